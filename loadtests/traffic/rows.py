@@ -1,0 +1,124 @@
+"""A traffic row and the project's own timed real-text JSONL (one request a line)."""
+
+import json
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from loadtests.canonical import canonical, digest
+
+NANOSECONDS = 1_000_000_000
+
+
+class Message(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    role: Literal["system", "user", "assistant", "tool"]
+    content: str
+
+
+class Sampling(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+    temperature: float = Field(0.0, ge=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    seed: int | None = None
+    stop: tuple[str, ...] = ()
+
+
+class Row(BaseModel):
+    """One request of a traffic set. ``arrival_s`` counts from the start of the set."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, populate_by_name=True)
+    id: str = Field(min_length=1, max_length=200)
+    conversation: str = Field(min_length=1, max_length=200)
+    turn: int = Field(1, ge=1)
+    arrival_s: float = Field(ge=0, allow_inf_nan=False)
+    class_: str = Field(alias="class", min_length=1, max_length=60)
+    tenant: str = ""
+    messages: tuple[Message, ...] = Field(min_length=1)
+    max_tokens: int = Field(ge=1)
+    sampling: Sampling = Sampling()
+
+    @property
+    def arrival_ns(self) -> int:
+        return round(self.arrival_s * NANOSECONDS)
+
+    @property
+    def content(self) -> bytes:
+        return canonical(self.model_dump(mode="json", by_alias=True))
+
+
+@dataclass(frozen=True)
+class BadRow(Exception):
+    """A row that can't be used: where it stands, what is wrong, what was found."""
+
+    file: str
+    line: int
+    field: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.file}, line {self.line}, field {self.field}: {self.reason}"
+
+
+def parse_row(text: str, *, file: str, line: int) -> Row:
+    """One JSONL line as a row; raises BadRow naming the file, line and field."""
+    try:
+        return Row.model_validate(json.loads(text))
+    except json.JSONDecodeError as error:
+        raise BadRow(file, line, "(whole line)", f"not JSON: {error.msg} at column {error.colno}") from None
+    except ValidationError as error:
+        first = error.errors()[0]
+        field = ".".join(str(part) for part in first["loc"]) or "(whole line)"
+        raise BadRow(file, line, field, first["msg"]) from None
+    except (RecursionError, ValueError) as error:
+        raise BadRow(file, line, "(whole line)", str(error)) from None
+
+
+def read_rows(path: Path) -> Iterator[Row]:
+    """The rows of a JSONL file, in file order; raises BadRow at the first that can't be used."""
+    with path.open("rb") as lines:
+        for number, raw in enumerate(lines, start=1):
+            try:
+                text = raw.decode("utf-8-sig" if number == 1 else "utf-8").strip()
+            except UnicodeDecodeError as error:
+                reason = f"not UTF-8 at byte {error.start}"
+                raise BadRow(path.name, number, "(whole line)", reason) from None
+            if text:
+                yield parse_row(text, file=path.name, line=number)
+
+
+def part_content(rows: Iterable[Row]) -> bytes:
+    """The bytes of a part: one canonical row a line. Its digest names the part."""
+    return b"".join(row.content + b"\n" for row in rows)
+
+
+def rows_of(content: bytes, *, name: str = "part") -> list[Row]:
+    """The rows of a part's stored bytes (the inverse of ``part_content``)."""
+    lines = content.decode("utf-8").splitlines()
+    return [parse_row(text, file=name, line=number) for number, text in enumerate(lines, start=1)]
+
+
+def part_digest(rows: Iterable[Row]) -> str:
+    return digest(part_content(rows))
+
+
+def request_body(row: Row, model: str) -> dict[str, Any]:
+    """What is sent for a row: an OpenAI chat completion with streaming and usage."""
+    sampling = row.sampling.model_dump(mode="json")
+    body: dict[str, Any] = {
+        "model": model,
+        "messages": [message.model_dump() for message in row.messages],
+        "max_tokens": row.max_tokens,
+        "temperature": sampling["temperature"],
+        "top_p": sampling["top_p"],
+        "stream": True,
+        "stream_options": {"include_usage": True},
+    }
+    if sampling["seed"] is not None:
+        body["seed"] = sampling["seed"]
+    if sampling["stop"]:
+        body["stop"] = sampling["stop"]
+    return body
