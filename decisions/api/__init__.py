@@ -1,0 +1,13 @@
+"""The HTTP API, version 1."""
+
+from ninja import NinjaAPI
+
+from decisions.api import routes
+
+api = NinjaAPI(
+    title="Draftproof",
+    version="1",
+    description="What the serving stack reads: which speculative setting a route may run.",
+    urls_namespace="api",
+)
+api.add_router("/routes", routes.router)

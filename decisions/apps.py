@@ -1,0 +1,11 @@
+from django.apps import AppConfig
+
+
+class DecisionsConfig(AppConfig):
+    name = "decisions"
+
+    def ready(self) -> None:
+        from decisions import ledger
+        from loadtests import journal
+
+        journal.register(ledger.append)

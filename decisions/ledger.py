@@ -1,0 +1,112 @@
+"""The ledger: an append-only chain in which every event holds the hash of the one before it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import UTC, datetime
+
+from django.db import connection, transaction
+from django.utils import timezone
+
+from decisions.models import Event
+from loadtests.canonical import canonical, digest
+
+SCHEMA = "draftproof.event/1"
+GENESIS = "0" * 64
+# Any constant will do, as long as every writer takes the same lock.
+LOCK = 0x6472_6166
+
+
+def append(kind: str, *, subject: str, actor: str, details: dict[str, object]) -> Event:
+    """Adds one event in the caller's transaction, so that an act and its event stand or fall together."""
+    if not connection.in_atomic_block:
+        raise transaction.TransactionManagementError("a ledger event is written in the transaction of its act")
+    serialise_writers()
+    last = Event.objects.order_by("-sequence").values_list("sequence", "hash").first()
+    sequence, previous = (last[0] + 1, last[1]) if last else (1, GENESIS)
+    at = timezone.now()
+    content = canonical(
+        {
+            "schema": SCHEMA,
+            "sequence": sequence,
+            "previous": previous,
+            "at": timestamp(at),
+            "kind": kind,
+            "actor": actor,
+            "subject": subject,
+            "details": details,
+        }
+    )
+    return Event.objects.create(
+        sequence=sequence,
+        kind=kind,
+        actor=actor,
+        subject=subject,
+        at=at,
+        content=content,
+        previous=previous,
+        hash=digest(content),
+    )
+
+
+def timestamp(at: datetime) -> str:
+    return at.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
+
+
+def serialise_writers() -> None:
+    # SQLite's transactions are IMMEDIATE here, so a writer already holds the only write lock.
+    if connection.vendor == "postgresql":
+        with connection.cursor() as cursor:
+            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [LOCK])
+
+
+@dataclass(frozen=True)
+class Broken:
+    sequence: int
+    reason: str
+
+    def __str__(self) -> str:
+        return f"broken at event {self.sequence}: {self.reason}"
+
+
+@dataclass(frozen=True)
+class Verified:
+    events: int
+    broken: Broken | None
+
+    def __str__(self) -> str:
+        return str(self.broken) if self.broken else f"ok {self.events} events"
+
+
+def verify(events: Iterable[Event] | None = None) -> Verified:
+    """Walks the chain from its start and stops at the first event that does not hold."""
+    count, previous = 0, GENESIS
+    for event in Event.objects.order_by("sequence").iterator() if events is None else events:
+        fault = fault_of(event, expected_sequence=count + 1, expected_previous=previous)
+        if fault:
+            return Verified(count, Broken(event.sequence, fault))
+        count, previous = count + 1, event.hash
+    return Verified(count, None)
+
+
+def fault_of(event: Event, *, expected_sequence: int, expected_previous: str) -> str | None:
+    content = bytes(event.content)
+    if event.sequence != expected_sequence:
+        return f"event {expected_sequence} is missing"
+    if digest(content) != event.hash:
+        return "its bytes do not give its hash"
+    if event.previous != expected_previous:
+        return "it does not follow the event before it"
+    stated = json.loads(content)
+    columns = {
+        "sequence": event.sequence,
+        "previous": event.previous,
+        "at": timestamp(event.at),
+        "kind": event.kind,
+        "actor": event.actor,
+        "subject": event.subject,
+    }
+    differing = [name for name, value in columns.items() if stated.get(name) != value]
+    return f"its columns {', '.join(differing)} differ from its bytes" if differing else None

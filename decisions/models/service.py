@@ -1,0 +1,35 @@
+from django.conf import settings
+from django.db import models
+
+
+class Service(models.Model):
+    """One language model served for one purpose."""
+
+    slug = models.SlugField(unique=True)
+    name = models.CharField(max_length=120)
+    purpose = models.TextField()
+    target = models.CharField(max_length=120, help_text="the target model's name")
+    pool = models.CharField(max_length=40, help_text="hardware pool; its workers listen on engine.<pool>")
+    owners = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="owned_services", blank=True)
+    created_at = models.DateTimeField(auto_now_add=True)
+
+    class Meta:
+        ordering = ["slug"]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Route(models.Model):
+    """A named way into a service: what a release is for."""
+
+    service = models.ForeignKey(Service, on_delete=models.PROTECT, related_name="routes")
+    slug = models.SlugField(unique=True)
+    name = models.CharField(max_length=120)
+    purpose = models.TextField(blank=True)
+
+    class Meta:
+        ordering = ["service__slug", "slug"]
+
+    def __str__(self) -> str:
+        return f"{self.service.slug}/{self.slug}"

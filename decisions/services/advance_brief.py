@@ -1,0 +1,134 @@
+from __future__ import annotations
+
+import logging
+
+from django.db import transaction
+
+from decisions import ledger
+from decisions.models import BriefCampaign, BriefRevision
+from decisions.rules.brief import Brief
+from decisions.rules.nomination import nominate
+from decisions.selectors.evidence import evidence_of
+from decisions.services.compute_verdict import compute_verdict
+from decisions.services.move_revision import subject
+from loadtests.evidence.store import EvidenceDamaged
+from loadtests.models import Campaign
+from loadtests.planning import Purpose
+from loadtests.services.create_campaign import create_campaign
+from loadtests.services.refused import Refused
+
+logger = logging.getLogger(__name__)
+
+STAGES: tuple[Purpose, ...] = ("noise-floor", "tuning", "held-out", "fallback")
+ACTOR = "draftproof"
+
+
+def advance_brief(*, revision: BriefRevision) -> None:
+    """Takes a measuring brief one step further, or leaves it. Safe to call at any time and twice at once."""
+    with transaction.atomic():
+        # The row's lock keeps two callers from planning the same stage; SQLite's transactions are exclusive anyway.
+        held = BriefRevision.objects.select_for_update().get(pk=revision.pk)
+        if held.state == "measuring" and not held.halted:
+            step(held)
+    revision.refresh_from_db()
+
+
+def step(revision: BriefRevision) -> None:
+    try:
+        purpose = next_stage(revision)
+        if purpose is None:
+            return
+        if purpose == "verdict":
+            compute_verdict(revision=revision)
+            return
+        start_stage(revision, purpose)
+    except (ValueError, Refused, EvidenceDamaged) as error:
+        halt(revision, str(error))
+
+
+def next_stage(revision: BriefRevision) -> Purpose | str | None:
+    """The stage to start now, "verdict" when all are done, None while one runs or was stopped."""
+    for purpose in STAGES:
+        if purpose == "held-out":
+            if revision.nomination is None:
+                nominate_candidate(revision)
+            if not revision.nominee:
+                continue
+        campaign = last_campaign(revision, purpose)
+        if campaign is None:
+            return purpose
+        if campaign.state in Campaign.OPEN:
+            return None
+        if campaign.state != Campaign.State.DONE:
+            if was_halted_for(revision, campaign):
+                return purpose
+            halt(revision, f"the {purpose} campaign was {campaign.state}: {campaign.reason}", campaign)
+            return None
+    return "verdict"
+
+
+def last_campaign(revision: BriefRevision, purpose: str) -> Campaign | None:
+    return Campaign.objects.filter(brief_campaign__revision=revision, purpose=purpose).order_by("-pk").first()
+
+
+def halt(revision: BriefRevision, reason: str, campaign: Campaign | None = None) -> None:
+    BriefRevision.objects.filter(pk=revision.pk).update(halted=reason)
+    ledger.append(
+        "brief-halted",
+        subject=subject(revision),
+        actor=ACTOR,
+        details={"reason": reason, "campaign": campaign.pk if campaign else None},
+    )
+
+
+def was_halted_for(revision: BriefRevision, campaign: Campaign) -> bool:
+    """Whether people already know about this stop: then the brief was resumed since, and the stage starts anew."""
+    from decisions.models import Event
+
+    halts = Event.objects.filter(kind="brief-halted", subject=subject(revision))
+    return any(event.details["campaign"] == campaign.pk for event in halts)
+
+
+def nominate_candidate(revision: BriefRevision) -> None:
+    nomination = nominate(revision.document, evidence_of(revision, purposes=["noise-floor", "tuning"]))
+    revision.nominee = nomination.candidate or ""
+    revision.nomination = nomination.document
+    BriefRevision.objects.filter(pk=revision.pk).update(nominee=revision.nominee, nomination=revision.nomination)
+    ledger.append(
+        "brief-nominated",
+        subject=subject(revision),
+        actor=ACTOR,
+        details={"nominee": revision.nominee or "none", "reason": nomination.reason},
+    )
+
+
+def start_stage(revision: BriefRevision, purpose: Purpose | str) -> None:
+    document = revision.document
+    if revision.traffic_set is None:
+        raise ValueError("the frozen brief has no traffic set")
+    campaign = create_campaign(
+        purpose=purpose,  # type: ignore[arg-type]
+        traffic_set=revision.traffic_set,
+        brief_digest=revision.digest,
+        baseline=document.baseline,
+        candidates=candidates_for(document, purpose, revision.nominee),
+        levels=document.levels,
+        peak=document.peak,
+        pairs=document.rule.noise_floor_pairs if purpose == "noise-floor" else document.rule.pairs,
+        seed=document.rule.seed,
+        deadlines={name: deadline.model_dump() for name, deadline in document.deadlines.items()},
+        budget_engine_minutes=document.budget_engine_minutes - engine_minutes_used(revision),
+        max_reattempts=document.rule.max_reattempts,
+        by=ACTOR,
+    )
+    BriefCampaign.objects.create(revision=revision, campaign=campaign)
+
+
+def candidates_for(document: Brief, purpose: str, nominee: str) -> dict[str, object]:
+    names = {"tuning": [one.name for one in document.candidates], "held-out": [nominee]}.get(purpose, [])
+    return {name: document.configuration(name) for name in names}
+
+
+def engine_minutes_used(revision: BriefRevision) -> float:
+    campaigns = Campaign.objects.filter(brief_campaign__revision=revision).prefetch_related("boots")
+    return sum(boot.engine_minutes for campaign in campaigns for boot in campaign.boots.all())

@@ -1,0 +1,51 @@
+from django.utils import timezone
+
+from decisions.models import Account, BriefRevision
+from decisions.rules.brief import BadBrief, Brief, read_brief
+from decisions.rules.who_may import may_write_brief
+from decisions.services.create_brief import check_names
+from decisions.services.move_revision import move_revision, subject
+from decisions.services.people import owners, person
+from decisions.services.refuse import refuse
+from loadtests.models import TrafficSet
+
+
+def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
+    """Stores the brief's exact bytes and digest. From here on a change is a new revision."""
+    refusal = may_write_brief(person(by))
+    if refusal:
+        refuse("brief-freeze", refusal, subject=subject(revision), actor=by.username)
+    document = read_brief(revision.source)
+    check_names(document, revision.brief.route)
+    traffic_set = check_population(document)
+    if document.decision_owner not in owners(revision.brief.route.service):
+        raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
+    move_revision(
+        revision=revision,
+        act="freeze",
+        actor=by.username,
+        details={"digest": document.digest, "traffic": document.traffic.set},
+        content=document.content,
+        digest=document.digest,
+        frozen_at=timezone.now(),
+        traffic_set=traffic_set,
+    )
+
+
+def check_population(document: Brief) -> TrafficSet:
+    """The traffic set with the very parts that the brief names."""
+    traffic_set = TrafficSet.objects.filter(digest=document.traffic.set).first()
+    if traffic_set is None:
+        raise BadBrief([f"traffic.set: no traffic set has the digest {document.traffic.set}: import it first"])
+    parts = dict(traffic_set.parts.values_list("kind", "digest"))
+    problems = [
+        f"traffic.{field}: the set's {kind} part has the digest {parts.get(kind)}, the brief says {wanted}"
+        for field, kind, wanted in (
+            ("tuning", "tuning", document.traffic.tuning),
+            ("held_out", "held-out", document.traffic.held_out),
+        )
+        if parts.get(kind) != wanted
+    ]
+    if problems:
+        raise BadBrief(problems)
+    return traffic_set

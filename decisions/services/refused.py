@@ -1,0 +1,3 @@
+from loadtests.services.refused import Refused
+
+__all__ = ["Refused"]

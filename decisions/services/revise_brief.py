@@ -1,0 +1,26 @@
+from django.db import transaction
+from django.db.models import Max
+
+from decisions import ledger
+from decisions.models import Account, BriefRevision
+from decisions.rules.who_may import may_write_brief
+from decisions.services.move_revision import subject
+from decisions.services.people import person
+from decisions.services.refuse import refuse
+from decisions.services.refused import Refused
+
+
+def revise_brief(*, revision: BriefRevision, by: Account) -> BriefRevision:
+    """A new draft revision that begins with this one's words."""
+    refusal = may_write_brief(person(by))
+    if refusal:
+        refuse("brief-revise", refusal, subject=subject(revision), actor=by.username)
+    with transaction.atomic():
+        siblings = BriefRevision.objects.select_for_update().filter(brief=revision.brief)
+        if siblings.filter(state="draft").exists():
+            raise Refused("there is a draft of this brief already: edit that one")
+        number = (siblings.aggregate(last=Max("number"))["last"] or 0) + 1
+        draft = BriefRevision.objects.create(brief=revision.brief, number=number, source=revision.source, author=by)
+        draft.editors.add(by)
+        ledger.append("brief-revised", subject=subject(draft), actor=by.username, details={"from": revision.number})
+    return draft

@@ -1,0 +1,36 @@
+from django.db import transaction
+from django.utils import timezone
+
+from decisions import ledger
+from decisions.models import Account, Release
+from decisions.rules.who_may import may_revoke
+from decisions.services.people import owners, person
+from decisions.services.refuse import refuse
+from decisions.services.refused import Refused
+
+SHORTEST_REASON = 10
+
+
+def revoke_release(*, release: Release, by: Account, password: str, reason: str) -> None:
+    """Falls back now: from the next read on, the route answers with the baseline."""
+    subject = f"route {release.route.slug}"
+    refusal = may_revoke(person(by), owners(release.route.service))
+    if not refusal and not (by.has_usable_password() and by.check_password(password)):
+        refusal = "the password is wrong: revoking needs your own password again"
+    if not refusal and len(reason.strip()) < SHORTEST_REASON:
+        refusal = f"give a reason of at least {SHORTEST_REASON} characters"
+    if refusal:
+        refuse("revoke", refusal, subject=subject, actor=by.username)
+    with transaction.atomic():
+        moved = Release.objects.filter(pk=release.pk, revoked_at=None).update(
+            revoked_at=timezone.now(), revoked_by=by.username, revoke_reason=reason.strip()
+        )
+        if not moved:
+            raise Refused("this release was revoked already")
+        ledger.append(
+            "release-revoked",
+            subject=subject,
+            actor=by.username,
+            details={"release": release.pk, "reason": reason.strip(), "fallback": release.fallback.digest},
+        )
+    release.refresh_from_db()

@@ -1,0 +1,143 @@
+from __future__ import annotations
+
+from datetime import datetime, timedelta
+from typing import Any
+
+from django.db import transaction
+from django.utils import timezone
+
+from decisions import ledger
+from decisions.models import Account, BriefRevision, Release, Signature, Verdict
+from decisions.rules.tested_range import tested_range
+from decisions.rules.who_may import may_sign
+from decisions.selectors.evidence import evidence_of
+from decisions.services.move_revision import move_revision, subject
+from decisions.services.people import person, relation
+from decisions.services.refuse import refuse
+from loadtests.canonical import digest
+from loadtests.models import Campaign
+from loadtests.services.store_configuration import store_configuration
+
+SHORTEST_REASON = 10
+ACTS = {
+    Signature.Meaning.APPROVE: "approve",
+    Signature.Meaning.REJECT: "reject",
+    Signature.Meaning.REQUEST_CHANGES: "request-changes",
+}
+
+
+def statement_to_sign(*, verdict: Verdict, by: Account, meaning: str, reason: str) -> str:
+    """The exact text that is signed; it binds the act to the digests of brief, evidence and verdict."""
+    revision = verdict.revision
+    route = revision.brief.route
+    return "\n".join(
+        [
+            f"{by.get_full_name() or by.username} ({by.username}), decision owner of {route.service.slug}, signs:",
+            f"{Signature.Meaning(meaning).label}.",
+            f"Route: {route.service.slug}/{route.slug}",
+            f"Brief: {revision.brief.title}, revision {revision.number}, sha256 {revision.digest}",
+            f"Nominee: {revision.nominee or 'none'}",
+            f"Verdict: {verdict.result}, sha256 {verdict.digest}",
+            f"Evidence: sha256 {verdict.evidence_digest}",
+            f"Reason: {reason.strip()}",
+        ]
+    )
+
+
+def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> Signature:
+    """The owner's signed act on a verdict. Every refusal is left in the ledger."""
+    revision = verdict.revision
+    refusal = may_sign(person(by), relation(revision)) or why_not(verdict, by, password, meaning, reason)
+    if refusal:
+        refuse("sign", refusal, subject=subject(revision), actor=by.username)
+    now = timezone.now()
+    statement = statement_to_sign(verdict=verdict, by=by, meaning=meaning, reason=reason).encode()
+    with transaction.atomic():
+        move_revision(
+            revision=revision,
+            act=ACTS[Signature.Meaning(meaning)],
+            actor=by.username,
+            details={
+                "verdict": verdict.digest,
+                "evidence": verdict.evidence_digest,
+                "brief": revision.digest,
+                "statement": digest(statement),
+                "reason": reason.strip(),
+            },
+        )
+        signature = Signature.objects.create(
+            revision=revision,
+            verdict=verdict,
+            signer=by,
+            signer_name=by.get_full_name() or by.username,
+            meaning=meaning,
+            reason=reason.strip(),
+            statement=statement,
+            digest=digest(statement),
+            signed_at=now,
+        )
+        if meaning == Signature.Meaning.APPROVE:
+            create_release(signature, now)
+    return signature
+
+
+def why_not(verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> str | None:
+    if not by.has_usable_password() or not by.check_password(password):
+        return "the password is wrong: a signature needs your own password again"
+    if meaning not in Signature.Meaning.values:
+        return f"{meaning!r} is no meaning of a signature"
+    if len(reason.strip()) < SHORTEST_REASON:
+        return f"give a reason of at least {SHORTEST_REASON} characters"
+    if verdict != verdict.revision.verdicts.last():
+        return "there is a newer verdict: read that one"
+    return why_no_approval(verdict) if meaning == Signature.Meaning.APPROVE else None
+
+
+def why_no_approval(verdict: Verdict) -> str | None:
+    revision = verdict.revision
+    if verdict.result != "PASS":
+        return f"the verdict is {verdict.result}: only a PASS can be approved"
+    if digest(bytes(verdict.content)) != verdict.digest or revision.document.digest != revision.digest:
+        return (
+            "the stored brief or verdict no longer has the digest it was signed under: this is a matter for the auditor"
+        )
+    trials = evidence_of(revision)
+    other = sorted({trial.evidence_class for trial in trials} - {"measured"})
+    if other:
+        return f"evidence that is {' and '.join(other)} can't carry an approval: only measured evidence can"
+    if not any(trial.purpose == Campaign.Purpose.FALLBACK for trial in trials):
+        return "the fallback has not been tested at peak"
+    return None
+
+
+def create_release(signature: Signature, now: datetime) -> Release:
+    revision = signature.revision
+    document = revision.document
+    route = revision.brief.route
+    Release.objects.filter(route=route, revoked_at=None, superseded_at=None).update(superseded_at=now)
+    release = Release.objects.create(
+        route=route,
+        revision=revision,
+        signature=signature,
+        configuration=store_configuration(document.configuration(revision.nominee)),
+        fallback=store_configuration(document.baseline),
+        tested_range=range_of(revision),
+        released_at=now,
+        expires_at=now + timedelta(days=document.release_days),
+    )
+    ledger.append(
+        "release-in-force",
+        subject=f"route {route.slug}",
+        actor=signature.signer.username,
+        details={
+            "release": release.pk,
+            "configuration": release.configuration.digest,
+            "decision": signature.digest,
+            "expires": release.expires_at.isoformat(),
+        },
+    )
+    return release
+
+
+def range_of(revision: BriefRevision) -> dict[str, Any]:
+    return tested_range(evidence_of(revision, purposes=[Campaign.Purpose.HELD_OUT]))

@@ -1,0 +1,13 @@
+from decisions.models import Account, BriefRevision
+from decisions.rules.who_may import may_write_brief
+from decisions.services.move_revision import move_revision, subject
+from decisions.services.people import person
+from decisions.services.refuse import refuse
+
+
+def withdraw_brief(*, revision: BriefRevision, by: Account, reason: str) -> None:
+    """Takes a brief back: a draft or frozen one, or a verdict that nobody has decided on yet."""
+    refusal = may_write_brief(person(by))
+    if refusal:
+        refuse("brief-withdraw", refusal, subject=subject(revision), actor=by.username)
+    move_revision(revision=revision, act="withdraw", actor=by.username, details={"reason": reason})

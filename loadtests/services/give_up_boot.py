@@ -1,0 +1,108 @@
+from datetime import timedelta
+
+from django.conf import settings
+from django.db import transaction
+from django.db.models import Max
+from django.utils import timezone
+
+from loadtests import journal, queue
+from loadtests.models import Boot, Campaign, Trial
+from loadtests.services.end_campaign import end_campaign
+from loadtests.services.refused import Refused
+
+MISSED_BEATS = 3
+
+
+def lose_silent_boots() -> list[Boot]:
+    """Marks as lost every running boot whose worker has missed three beats, and plans its next attempt."""
+    limit = timezone.now() - timedelta(seconds=MISSED_BEATS * settings.HEARTBEAT_S)
+    silent = Boot.objects.filter(state=Boot.State.RUNNING, heartbeat_at__lt=limit).select_related("campaign")
+    return [
+        boot
+        for boot in silent
+        if give_up_boot(boot=boot, state=Boot.State.LOST, reason="its worker fell silent", actor="reconciler")
+    ]
+
+
+def give_up_boot(*, boot: Boot, state: Boot.State, reason: str, actor: str) -> bool:
+    """Ends a running boot without a result; what it had measured stays in history and its pair is run again."""
+    with transaction.atomic():
+        moved = Boot.objects.filter(pk=boot.pk, state=Boot.State.RUNNING).update(
+            state=state, reason=reason, stopped_at=timezone.now()
+        )
+        if not moved:
+            return False
+        Trial.objects.filter(boot=boot).exclude(state=Trial.State.FINISHED).update(state=Trial.State.CUT_OFF)
+        journal.record(f"boot-{state}", subject=f"boot {boot.pk}", actor=actor, reason=reason, attempt=boot.attempt)
+        boot.refresh_from_db()
+        if boot.campaign.state in Campaign.OPEN:
+            run_again(boot=boot, actor=actor)
+    return True
+
+
+def run_again(*, boot: Boot, actor: str) -> None:
+    """The next attempt: of the boot, or of its whole pair, since the arms of a pair belong together."""
+    campaign = boot.campaign
+    again = partners(boot)
+    attempt = 1 + (
+        campaign.boots.filter(position__in=[one.position for one in again]).aggregate(last=Max("attempt"))["last"] or 0
+    )
+    if attempt > 1 + campaign.max_reattempts:
+        end_campaign(
+            campaign=campaign,
+            state=Campaign.State.STOPPED,
+            reason=f"{boot} was cut off and the brief allows {campaign.max_reattempts} further attempts: "
+            "find the cause, then write a new revision",
+            actor=actor,
+        )
+        return
+    for one in again:
+        Boot.objects.filter(pk=one.pk, state__in=[Boot.State.WAITING, Boot.State.FINISHED]).update(
+            state=Boot.State.VOID, reason=f"its pair was run again because of {boot}"
+        )
+        copy_boot(one, attempt)
+    queue.request_boot(boot.pool)
+
+
+def partners(boot: Boot) -> list[Boot]:
+    """The latest attempt of each place of the boot's pair, or the boot alone where it has no pair."""
+    if boot.pair is None:
+        return [boot]
+    latest: dict[int, Boot] = {}
+    for one in boot.campaign.boots.filter(pair=boot.pair).order_by("attempt"):
+        latest[one.position] = one
+    return [latest[position] for position in sorted(latest)]
+
+
+def copy_boot(boot: Boot, attempt: int) -> Boot:
+    copy = Boot.objects.create(
+        campaign=boot.campaign,
+        pool=boot.pool,
+        position=boot.position,
+        pair=boot.pair,
+        arm=boot.arm,
+        candidate=boot.candidate,
+        configuration=boot.configuration,
+        attempt=attempt,
+    )
+    for trial in boot.trials.all():
+        Trial.objects.create(
+            boot=copy, position=trial.position, level=trial.level, segment=trial.segment, planned=trial.planned
+        )
+    return copy
+
+
+def declare_fault(*, boot: Boot, reason: str, actor: str) -> None:
+    """A person states that a finished boot failed by a fault of ours: its whole pair is run again."""
+    with transaction.atomic():
+        campaign = Campaign.objects.select_for_update().get(pk=boot.campaign_id)
+        boot.refresh_from_db()
+        if boot.state != Boot.State.FINISHED:
+            raise Refused(f"{boot} is {boot.state}: only a finished boot can be declared faulty")
+        if campaign.state not in (*Campaign.OPEN, Campaign.State.DONE):
+            raise Refused(f"the campaign is {campaign.state}: nothing can be run again in it")
+        journal.record("fault-declared", subject=f"boot {boot.pk}", actor=actor, reason=reason, campaign=campaign.pk)
+        Campaign.objects.filter(pk=campaign.pk).update(state=Campaign.State.RUNNING, ended_at=None)
+        boot.campaign.refresh_from_db()
+        run_again(boot=boot, actor=actor)
+        Boot.objects.filter(pk=boot.pk).update(reason=f"declared a fault by {actor}: {reason}")

@@ -1,0 +1,112 @@
+"""A fixed cast, so that a permission test reads like a sentence."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.contrib.auth.models import Group
+from django.db import connection
+from django.test import TransactionTestCase
+
+from decisions.models import Account, Route, Service
+
+PASSWORD = "correct horse battery staple"
+SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+@pytest.fixture(autouse=True)
+def var_of_its_own(settings: Any, tmp_path: Path) -> None:
+    """No test writes into the installation's own directories."""
+    settings.EVIDENCE_DIR = tmp_path / "evidence"
+    settings.RUNS_DIR = tmp_path / "runs"
+
+
+@pytest.fixture
+def shared_data() -> Path:
+    if not SHARED_DATA.is_dir():
+        pytest.skip("the shared data are not beside this checkout")
+    return SHARED_DATA
+
+
+@pytest.fixture
+def account(db: None) -> Callable[..., Account]:
+    def create(username: str, *groups: str, **fields: Any) -> Account:
+        person = Account.objects.create_user(username, password=PASSWORD, **fields)
+        person.groups.set([Group.objects.get_or_create(name=name)[0] for name in groups])
+        return person
+
+    return create
+
+
+@pytest.fixture
+def engineer(account: Callable[..., Account]) -> Account:
+    return account("engineer", "engineer")
+
+
+@pytest.fixture
+def owner(account: Callable[..., Account]) -> Account:
+    return account("owner", "owner")
+
+
+@pytest.fixture
+def second_owner(account: Callable[..., Account]) -> Account:
+    return account("second_owner", "owner")
+
+
+@pytest.fixture
+def auditor(account: Callable[..., Account]) -> Account:
+    return account("auditor", "auditor")
+
+
+@pytest.fixture
+def superuser(account: Callable[..., Account]) -> Account:
+    return account("superuser", "owner", is_superuser=True)
+
+
+@pytest.fixture
+def stranger(account: Callable[..., Account]) -> Account:
+    return account("stranger")
+
+
+@pytest.fixture
+def service(owner: Account, second_owner: Account, superuser: Account) -> Service:
+    service = Service.objects.create(
+        slug="support-assistant",
+        name="Support assistant",
+        purpose="Answers customers' questions",
+        target="SmolLM2-135M-Instruct",
+        pool="cpu",
+    )
+    service.owners.set([owner, second_owner, superuser])
+    return service
+
+
+@pytest.fixture
+def route(service: Service) -> Route:
+    return Route.objects.create(service=service, slug="chat", name="Chat", purpose="Interactive answers")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def flush_past_the_ledger() -> Iterator[None]:
+    """Transactional tests empty every table afterwards; the ledger's triggers would refuse, so they step aside then."""
+    original = TransactionTestCase._fixture_teardown
+
+    def teardown(self: TransactionTestCase) -> None:
+        with connection.cursor() as cursor:
+            if connection.vendor == "postgresql":
+                cursor.execute("ALTER TABLE decisions_event DISABLE TRIGGER USER")
+                original(self)
+                cursor.execute("ALTER TABLE decisions_event ENABLE TRIGGER USER")
+                return
+            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'ledger%'")
+            triggers = cursor.fetchall()
+            for name, _ in triggers:
+                cursor.execute(f"DROP TRIGGER {name}")
+            original(self)
+            for _, sql in triggers:
+                cursor.execute(sql)
+
+    TransactionTestCase._fixture_teardown = teardown  # type: ignore[method-assign]
+    yield
+    TransactionTestCase._fixture_teardown = original  # type: ignore[method-assign]

@@ -1,0 +1,62 @@
+"""The Celery tasks: run the next boot of a pool, and put right what broke."""
+
+import logging
+import os
+import platform
+import threading
+from typing import Any
+
+from celery import shared_task
+from celery.signals import worker_shutting_down
+
+from loadtests import queue
+from loadtests.models import Boot
+from loadtests.services.claim_boot import claim_boot, pools_with_work
+from loadtests.services.give_up_boot import lose_silent_boots
+from workers.boots import run_boot
+from workers.engines.base import end_process_group
+
+logger = logging.getLogger(__name__)
+
+stopping = threading.Event()
+
+
+@worker_shutting_down.connect
+def stop_boots(**_: Any) -> None:
+    """A worker that is stopped stops its engine and gives its boot back, instead of holding everyone up."""
+    stopping.set()
+
+
+def worker_name() -> str:
+    return f"{platform.node()}:{os.getpid()}"
+
+
+@shared_task(name="workers.run_next_boot")
+def run_next_boot(pool: str) -> None:
+    """Runs the pool's next boot, if there is one and nothing else runs there; duplicates of this task do no harm."""
+    if stopping.is_set():
+        return
+    boot = claim_boot(pool=pool, worker=worker_name(), host=platform.node())
+    if boot is None:
+        return
+    logger.info("%s claimed: campaign %s, pair %s, %s", boot, boot.campaign_id, boot.pair, boot.configuration)
+    end_orphans(boot)
+    run_boot(boot, stopping)
+
+
+def end_orphans(boot: Boot) -> None:
+    """Ends what earlier boots of this host left running: by their recorded process group, never by name."""
+    left = Boot.objects.filter(host=boot.host, pool=boot.pool, engine_group__isnull=False).exclude(pk=boot.pk)
+    for orphan in left.filter(state__in=[Boot.State.LOST, Boot.State.CANCELLED, Boot.State.VOID]):
+        if end_process_group(orphan.engine_group or 0, orphan.engine_leader_started or 0.0):
+            logger.warning("the engine of %s was still running and was ended", orphan)
+        Boot.objects.filter(pk=orphan.pk).update(engine_group=None)
+
+
+@shared_task(name="workers.reconcile")
+def reconcile() -> None:
+    """The database says what should run: lost boots are tried again, and waiting boots are sent again."""
+    for boot in lose_silent_boots():
+        logger.warning("%s was lost: %s", boot, boot.reason)
+    for pool in pools_with_work():
+        queue.send_boot(pool)
