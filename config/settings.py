@@ -24,7 +24,7 @@ ENGINE_PYTHON = Path(env.str("DRAFTPROOF_ENGINE_PYTHON", str(BASE_DIR / ".venv-e
 
 DEBUG = env.bool("DRAFTPROOF_DEBUG", False)
 ALLOWED_HOSTS = env.list("DRAFTPROOF_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
-CSRF_TRUSTED_ORIGINS = env.list("DRAFTPROOF_CSRF_ORIGINS", [])
+CSRF_TRUSTED_ORIGINS: list[str] = env.list("DRAFTPROOF_CSRF_ORIGINS", [])
 
 
 def embedded_secret_key() -> str:
@@ -126,6 +126,7 @@ USE_TZ = True
 
 STATIC_URL = "/static/"
 STATIC_ROOT = VAR / "static"
+STATIC_ROOT.mkdir(parents=True, exist_ok=True)
 # plotly's file is served by us, as the installed package ships it.
 STATICFILES_DIRS = [("plotly", Path(plotly.__file__).parent / "package_data")]
 WHITENOISE_USE_FINDERS = True

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import subprocess
 import sys
 import threading
 import time
@@ -15,7 +14,6 @@ from typing import Any
 
 from django.conf import settings
 
-from loadtests.configurations import Runtime
 from loadtests.evidence.manifest import (
     Counters,
     Digests,
@@ -44,7 +42,7 @@ from loadtests.traffic.levels import Deadline, Level
 from loadtests.traffic.plan import plan_level
 from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import Row
-from workers.engines.base import EngineFailed, EngineStopped, RunningEngine, Spawned
+from workers.engines.base import EngineFailed, EngineStopped, EngineUnfit, RunningEngine, Spawned
 from workers.engines.vllm import start
 from workers.hardware import NeighbourLoad
 from workers.pulse import Pulse
@@ -54,10 +52,6 @@ from workers.warm_up import WARM_UP_PROMPTS, warm_up_body
 logger = logging.getLogger(__name__)
 
 SETTLE_S = 10.0
-
-
-class WorkerFault(Exception):
-    """This worker can't run the boot: a fault of ours, never a result about the configuration."""
 
 
 @dataclass
@@ -90,7 +84,7 @@ def run_boot(boot: Boot, stopping: threading.Event) -> None:
             failure = run_trials(boot, rows, engine, pulse, failure)
         except EngineStopped:
             logger.info("boot %s was cut while its engine started", boot.pk)
-        except (WorkerFault, TargetError, OSError) as error:
+        except (EngineUnfit, TargetError, OSError) as error:
             logger.exception("boot %s could not be run", boot.pk)
             give_up_boot(boot=boot, state=Boot.State.LOST, reason=f"a fault of the worker: {error}", actor=boot.worker)
             return
@@ -130,7 +124,6 @@ def part_rows(boot: Boot) -> list[Row]:
 
 def start_engine(boot: Boot, directory: Path, pulse: Pulse) -> RunningEngine:
     configuration = boot.configuration.document
-    check_version(configuration.runtime)
     models = Path(settings.MODELS_DIR)
     speculative = configuration.speculative
     drafter = find_checkpoint(models, speculative.drafter) if speculative and speculative.drafter else None
@@ -151,19 +144,6 @@ def start_engine(boot: Boot, directory: Path, pulse: Pulse) -> RunningEngine:
     )
     record_engine_ready(boot=boot, facts=engine.facts.document)
     return engine
-
-
-def check_version(runtime: Runtime) -> None:
-    """The plan names the engine's version: another one would be another configuration."""
-    question = f"import importlib.metadata as m; print(m.version({runtime.distribution!r}))"
-    asked = subprocess.run(  # noqa: S603 - our own interpreter, no shell
-        [str(settings.ENGINE_PYTHON), "-c", question], capture_output=True, text=True, timeout=60
-    )
-    found = asked.stdout.strip() or "not installed"
-    if found != runtime.version:
-        raise WorkerFault(
-            f"the plan needs {runtime.distribution} {runtime.version}; the engine environment has {found}"
-        )
 
 
 def run_trials(boot: Boot, rows: Sequence[Row], engine: RunningEngine | None, pulse: Pulse, failure: str) -> str:

@@ -9,203 +9,377 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('auth', '0012_alter_user_first_name_max_length'),
-        ('loadtests', '0001_initial'),
+        ("auth", "0012_alter_user_first_name_max_length"),
+        ("loadtests", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='Brief',
+            name="Brief",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('title', models.CharField(max_length=120)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("title", models.CharField(max_length=120)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Event',
+            name="Event",
             fields=[
-                ('sequence', models.PositiveBigIntegerField(primary_key=True, serialize=False)),
-                ('kind', models.CharField(db_index=True, max_length=60)),
-                ('actor', models.CharField(db_index=True, max_length=150)),
-                ('subject', models.CharField(db_index=True, max_length=200)),
-                ('at', models.DateTimeField()),
-                ('content', models.BinaryField()),
-                ('previous', models.CharField(max_length=64, unique=True)),
-                ('hash', models.CharField(max_length=64)),
+                ("sequence", models.PositiveBigIntegerField(primary_key=True, serialize=False)),
+                ("kind", models.CharField(db_index=True, max_length=60)),
+                ("actor", models.CharField(db_index=True, max_length=150)),
+                ("subject", models.CharField(db_index=True, max_length=200)),
+                ("at", models.DateTimeField()),
+                ("content", models.BinaryField()),
+                ("previous", models.CharField(max_length=64, unique=True)),
+                ("hash", models.CharField(max_length=64)),
             ],
             options={
-                'ordering': ['sequence'],
+                "ordering": ["sequence"],
             },
         ),
         migrations.CreateModel(
-            name='Route',
+            name="Route",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('purpose', models.TextField(blank=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("slug", models.SlugField(unique=True)),
+                ("name", models.CharField(max_length=120)),
+                ("purpose", models.TextField(blank=True)),
             ],
             options={
-                'ordering': ['service__slug', 'slug'],
+                "ordering": ["service__slug", "slug"],
             },
         ),
         migrations.CreateModel(
-            name='Account',
+            name="Account",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('password', models.CharField(max_length=128, verbose_name='password')),
-                ('last_login', models.DateTimeField(blank=True, null=True, verbose_name='last login')),
-                ('is_superuser', models.BooleanField(default=False, help_text='Designates that this user has all permissions without explicitly assigning them.', verbose_name='superuser status')),
-                ('username', models.CharField(error_messages={'unique': 'A user with that username already exists.'}, help_text='Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.', max_length=150, unique=True, validators=[django.contrib.auth.validators.UnicodeUsernameValidator()], verbose_name='username')),
-                ('first_name', models.CharField(blank=True, max_length=150, verbose_name='first name')),
-                ('last_name', models.CharField(blank=True, max_length=150, verbose_name='last name')),
-                ('email', models.EmailField(blank=True, max_length=254, verbose_name='email address')),
-                ('is_staff', models.BooleanField(default=False, help_text='Designates whether the user can log into this admin site.', verbose_name='staff status')),
-                ('is_active', models.BooleanField(default=True, help_text='Designates whether this user should be treated as active. Unselect this instead of deleting accounts.', verbose_name='active')),
-                ('date_joined', models.DateTimeField(default=django.utils.timezone.now, verbose_name='date joined')),
-                ('groups', models.ManyToManyField(blank=True, help_text='The groups this user belongs to. A user will get all permissions granted to each of their groups.', related_name='user_set', related_query_name='user', to='auth.group', verbose_name='groups')),
-                ('user_permissions', models.ManyToManyField(blank=True, help_text='Specific permissions for this user.', related_name='user_set', related_query_name='user', to='auth.permission', verbose_name='user permissions')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("password", models.CharField(max_length=128, verbose_name="password")),
+                ("last_login", models.DateTimeField(blank=True, null=True, verbose_name="last login")),
+                (
+                    "is_superuser",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates that this user has all permissions without explicitly assigning them.",
+                        verbose_name="superuser status",
+                    ),
+                ),
+                (
+                    "username",
+                    models.CharField(
+                        error_messages={"unique": "A user with that username already exists."},
+                        help_text="Required. 150 characters or fewer. Letters, digits and @/./+/-/_ only.",
+                        max_length=150,
+                        unique=True,
+                        validators=[django.contrib.auth.validators.UnicodeUsernameValidator()],
+                        verbose_name="username",
+                    ),
+                ),
+                ("first_name", models.CharField(blank=True, max_length=150, verbose_name="first name")),
+                ("last_name", models.CharField(blank=True, max_length=150, verbose_name="last name")),
+                ("email", models.EmailField(blank=True, max_length=254, verbose_name="email address")),
+                (
+                    "is_staff",
+                    models.BooleanField(
+                        default=False,
+                        help_text="Designates whether the user can log into this admin site.",
+                        verbose_name="staff status",
+                    ),
+                ),
+                (
+                    "is_active",
+                    models.BooleanField(
+                        default=True,
+                        help_text="Designates whether this user should be treated as active. Unselect this instead of deleting accounts.",
+                        verbose_name="active",
+                    ),
+                ),
+                ("date_joined", models.DateTimeField(default=django.utils.timezone.now, verbose_name="date joined")),
+                (
+                    "groups",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="The groups this user belongs to. A user will get all permissions granted to each of their groups.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.group",
+                        verbose_name="groups",
+                    ),
+                ),
+                (
+                    "user_permissions",
+                    models.ManyToManyField(
+                        blank=True,
+                        help_text="Specific permissions for this user.",
+                        related_name="user_set",
+                        related_query_name="user",
+                        to="auth.permission",
+                        verbose_name="user permissions",
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'user',
-                'verbose_name_plural': 'users',
-                'abstract': False,
+                "verbose_name": "user",
+                "verbose_name_plural": "users",
+                "abstract": False,
             },
             managers=[
-                ('objects', django.contrib.auth.models.UserManager()),
+                ("objects", django.contrib.auth.models.UserManager()),
             ],
         ),
         migrations.CreateModel(
-            name='BriefRevision',
+            name="BriefRevision",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('number', models.PositiveIntegerField()),
-                ('state', models.CharField(default='draft', max_length=20)),
-                ('source', models.TextField(help_text='the YAML as written')),
-                ('content', models.BinaryField(null=True)),
-                ('digest', models.CharField(blank=True, max_length=64)),
-                ('nominee', models.CharField(blank=True, help_text="the nominated candidate's name; empty is none", max_length=60)),
-                ('nomination', models.JSONField(help_text='why, with the tuning figures it rests on', null=True)),
-                ('halted', models.TextField(blank=True, help_text='why the stages stopped and what to do')),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('frozen_at', models.DateTimeField(null=True)),
-                ('author', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='revisions_written', to=settings.AUTH_USER_MODEL)),
-                ('brief', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='revisions', to='decisions.brief')),
-                ('editors', models.ManyToManyField(blank=True, related_name='revisions_edited', to=settings.AUTH_USER_MODEL)),
-                ('run_starters', models.ManyToManyField(blank=True, related_name='revisions_started', to=settings.AUTH_USER_MODEL)),
-                ('traffic_set', models.ForeignKey(null=True, on_delete=django.db.models.deletion.PROTECT, related_name='revisions', to='loadtests.trafficset')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("number", models.PositiveIntegerField()),
+                ("state", models.CharField(default="draft", max_length=20)),
+                ("source", models.TextField(help_text="the YAML as written")),
+                ("content", models.BinaryField(null=True)),
+                ("digest", models.CharField(blank=True, max_length=64)),
+                (
+                    "nominee",
+                    models.CharField(
+                        blank=True, help_text="the nominated candidate's name; empty is none", max_length=60
+                    ),
+                ),
+                ("nomination", models.JSONField(help_text="why, with the tuning figures it rests on", null=True)),
+                ("halted", models.TextField(blank=True, help_text="why the stages stopped and what to do")),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("frozen_at", models.DateTimeField(null=True)),
+                (
+                    "author",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="revisions_written",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "brief",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="revisions", to="decisions.brief"
+                    ),
+                ),
+                (
+                    "editors",
+                    models.ManyToManyField(blank=True, related_name="revisions_edited", to=settings.AUTH_USER_MODEL),
+                ),
+                (
+                    "run_starters",
+                    models.ManyToManyField(blank=True, related_name="revisions_started", to=settings.AUTH_USER_MODEL),
+                ),
+                (
+                    "traffic_set",
+                    models.ForeignKey(
+                        null=True,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="revisions",
+                        to="loadtests.trafficset",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['brief_id', 'number'],
+                "ordering": ["brief_id", "number"],
             },
         ),
         migrations.CreateModel(
-            name='BriefCampaign',
+            name="BriefCampaign",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('campaign', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='brief_campaign', to='loadtests.campaign')),
-                ('revision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='campaigns', to='decisions.briefrevision')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "campaign",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="brief_campaign",
+                        to="loadtests.campaign",
+                    ),
+                ),
+                (
+                    "revision",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="campaigns",
+                        to="decisions.briefrevision",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['campaign_id'],
-            },
-        ),
-        migrations.AddField(
-            model_name='brief',
-            name='route',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='briefs', to='decisions.route'),
-        ),
-        migrations.CreateModel(
-            name='Service',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('slug', models.SlugField(unique=True)),
-                ('name', models.CharField(max_length=120)),
-                ('purpose', models.TextField()),
-                ('target', models.CharField(help_text="the target model's name", max_length=120)),
-                ('pool', models.CharField(help_text='hardware pool; its workers listen on engine.<pool>', max_length=40)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('owners', models.ManyToManyField(blank=True, related_name='owned_services', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ['slug'],
-            },
-        ),
-        migrations.AddField(
-            model_name='route',
-            name='service',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='routes', to='decisions.service'),
-        ),
-        migrations.CreateModel(
-            name='Signature',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('signer_name', models.CharField(max_length=150)),
-                ('meaning', models.CharField(choices=[('approve', 'Approve: this configuration may run on the route'), ('reject', 'Reject: this configuration may not run'), ('request-changes', 'Request changes: a new revision is needed')], max_length=20)),
-                ('reason', models.TextField()),
-                ('statement', models.BinaryField(help_text='the exact statement that was shown and signed')),
-                ('digest', models.CharField(max_length=64)),
-                ('signed_at', models.DateTimeField()),
-                ('revision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='signatures', to='decisions.briefrevision')),
-                ('signer', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='signatures', to=settings.AUTH_USER_MODEL)),
-            ],
-            options={
-                'ordering': ['pk'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Release',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('tested_range', models.JSONField()),
-                ('released_at', models.DateTimeField()),
-                ('expires_at', models.DateTimeField()),
-                ('superseded_at', models.DateTimeField(null=True)),
-                ('revoked_at', models.DateTimeField(null=True)),
-                ('revoked_by', models.CharField(blank=True, max_length=150)),
-                ('revoke_reason', models.TextField(blank=True)),
-                ('configuration', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='releases', to='loadtests.configuration')),
-                ('fallback', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='+', to='loadtests.configuration')),
-                ('revision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='releases', to='decisions.briefrevision')),
-                ('route', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='releases', to='decisions.route')),
-                ('signature', models.OneToOneField(on_delete=django.db.models.deletion.PROTECT, related_name='release', to='decisions.signature')),
-            ],
-            options={
-                'ordering': ['-pk'],
-            },
-        ),
-        migrations.CreateModel(
-            name='Verdict',
-            fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('result', models.CharField(max_length=12)),
-                ('sentence', models.TextField()),
-                ('content', models.BinaryField()),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('evidence_digest', models.CharField(help_text='of the list of evidence digests it was computed from', max_length=64)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('revision', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='verdicts', to='decisions.briefrevision')),
-            ],
-            options={
-                'ordering': ['pk'],
+                "ordering": ["campaign_id"],
             },
         ),
         migrations.AddField(
-            model_name='signature',
-            name='verdict',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='signatures', to='decisions.verdict'),
+            model_name="brief",
+            name="route",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="briefs", to="decisions.route"
+            ),
+        ),
+        migrations.CreateModel(
+            name="Service",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("slug", models.SlugField(unique=True)),
+                ("name", models.CharField(max_length=120)),
+                ("purpose", models.TextField()),
+                ("target", models.CharField(help_text="the target model's name", max_length=120)),
+                (
+                    "pool",
+                    models.CharField(help_text="hardware pool; its workers listen on engine.<pool>", max_length=40),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "owners",
+                    models.ManyToManyField(blank=True, related_name="owned_services", to=settings.AUTH_USER_MODEL),
+                ),
+            ],
+            options={
+                "ordering": ["slug"],
+            },
+        ),
+        migrations.AddField(
+            model_name="route",
+            name="service",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="routes", to="decisions.service"
+            ),
+        ),
+        migrations.CreateModel(
+            name="Signature",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("signer_name", models.CharField(max_length=150)),
+                (
+                    "meaning",
+                    models.CharField(
+                        choices=[
+                            ("approve", "Approve: this configuration may run on the route"),
+                            ("reject", "Reject: this configuration may not run"),
+                            ("request-changes", "Request changes: a new revision is needed"),
+                        ],
+                        max_length=20,
+                    ),
+                ),
+                ("reason", models.TextField()),
+                ("statement", models.BinaryField(help_text="the exact statement that was shown and signed")),
+                ("digest", models.CharField(max_length=64)),
+                ("signed_at", models.DateTimeField()),
+                (
+                    "revision",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="signatures",
+                        to="decisions.briefrevision",
+                    ),
+                ),
+                (
+                    "signer",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="signatures",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pk"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Release",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("tested_range", models.JSONField()),
+                ("released_at", models.DateTimeField()),
+                ("expires_at", models.DateTimeField()),
+                ("superseded_at", models.DateTimeField(null=True)),
+                ("revoked_at", models.DateTimeField(null=True)),
+                ("revoked_by", models.CharField(blank=True, max_length=150)),
+                ("revoke_reason", models.TextField(blank=True)),
+                (
+                    "configuration",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="releases",
+                        to="loadtests.configuration",
+                    ),
+                ),
+                (
+                    "fallback",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="+", to="loadtests.configuration"
+                    ),
+                ),
+                (
+                    "revision",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="releases",
+                        to="decisions.briefrevision",
+                    ),
+                ),
+                (
+                    "route",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="releases", to="decisions.route"
+                    ),
+                ),
+                (
+                    "signature",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="release", to="decisions.signature"
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["-pk"],
+            },
+        ),
+        migrations.CreateModel(
+            name="Verdict",
+            fields=[
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("result", models.CharField(max_length=12)),
+                ("sentence", models.TextField()),
+                ("content", models.BinaryField()),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                (
+                    "evidence_digest",
+                    models.CharField(help_text="of the list of evidence digests it was computed from", max_length=64),
+                ),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                (
+                    "revision",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="verdicts",
+                        to="decisions.briefrevision",
+                    ),
+                ),
+            ],
+            options={
+                "ordering": ["pk"],
+            },
+        ),
+        migrations.AddField(
+            model_name="signature",
+            name="verdict",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="signatures", to="decisions.verdict"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='briefrevision',
-            constraint=models.UniqueConstraint(fields=('brief', 'number'), name='one_revision_number'),
+            model_name="briefrevision",
+            constraint=models.UniqueConstraint(fields=("brief", "number"), name="one_revision_number"),
         ),
         migrations.AddConstraint(
-            model_name='release',
-            constraint=models.UniqueConstraint(condition=models.Q(('revoked_at', None), ('superseded_at', None)), fields=('route',), name='one_release_in_force_per_route'),
+            model_name="release",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("revoked_at", None), ("superseded_at", None)),
+                fields=("route",),
+                name="one_release_in_force_per_route",
+            ),
         ),
     ]

@@ -11,6 +11,7 @@ from decisions.rules.nomination import nominate
 from decisions.selectors.evidence import evidence_of
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.move_revision import subject
+from loadtests.configurations import Configuration
 from loadtests.evidence.store import EvidenceDamaged
 from loadtests.models import Campaign
 from loadtests.planning import Purpose
@@ -124,7 +125,7 @@ def start_stage(revision: BriefRevision, purpose: Purpose | str) -> None:
     BriefCampaign.objects.create(revision=revision, campaign=campaign)
 
 
-def candidates_for(document: Brief, purpose: str, nominee: str) -> dict[str, object]:
+def candidates_for(document: Brief, purpose: str, nominee: str) -> dict[str, Configuration]:
     names = {"tuning": [one.name for one in document.candidates], "held-out": [nominee]}.get(purpose, [])
     return {name: document.configuration(name) for name in names}
 

@@ -26,7 +26,7 @@ def compute_verdict(*, revision: BriefRevision) -> Verdict:
         )
         move_revision(
             revision=revision,
-            act="submit",
+            act="judge",
             actor="draftproof",
             details={"verdict": created.result, "digest": created.digest, "evidence": created.evidence_digest},
         )

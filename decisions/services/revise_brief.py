@@ -4,7 +4,7 @@ from django.db.models import Max
 from decisions import ledger
 from decisions.models import Account, BriefRevision
 from decisions.rules.who_may import may_write_brief
-from decisions.services.move_revision import subject
+from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
@@ -15,7 +15,14 @@ def revise_brief(*, revision: BriefRevision, by: Account) -> BriefRevision:
     refusal = may_write_brief(person(by))
     if refusal:
         refuse("brief-revise", refusal, subject=subject(revision), actor=by.username)
+    if revision.state in ("measuring", "in-review"):
+        raise Refused(
+            f"{revision} is {revision.state}: cancel or withdraw it, or let its owner decide, before the next"
+        )
     with transaction.atomic():
+        if revision.state == "frozen":
+            # Nobody may start a brief whose next revision is being written.
+            move_revision(revision=revision, act="supersede", actor=by.username, details={})
         siblings = BriefRevision.objects.select_for_update().filter(brief=revision.brief)
         if siblings.filter(state="draft").exists():
             raise Refused("there is a draft of this brief already: edit that one")

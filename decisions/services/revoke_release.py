@@ -4,7 +4,7 @@ from django.utils import timezone
 from decisions import ledger
 from decisions.models import Account, Release
 from decisions.rules.who_may import may_revoke
-from decisions.services.people import owners, person
+from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 
@@ -14,7 +14,7 @@ SHORTEST_REASON = 10
 def revoke_release(*, release: Release, by: Account, password: str, reason: str) -> None:
     """Falls back now: from the next read on, the route answers with the baseline."""
     subject = f"route {release.route.slug}"
-    refusal = may_revoke(person(by), owners(release.route.service))
+    refusal = may_revoke(person(by), relation(release.revision))
     if not refusal and not (by.has_usable_password() and by.check_password(password)):
         refusal = "the password is wrong: revoking needs your own password again"
     if not refusal and len(reason.strip()) < SHORTEST_REASON:

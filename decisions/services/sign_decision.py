@@ -8,6 +8,7 @@ from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import Account, BriefRevision, Release, Signature, Verdict
+from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
 from decisions.selectors.evidence import evidence_of
@@ -95,17 +96,14 @@ def why_not(verdict: Verdict, by: Account, password: str, meaning: str, reason: 
 
 def why_no_approval(verdict: Verdict) -> str | None:
     revision = verdict.revision
-    if verdict.result != "PASS":
-        return f"the verdict is {verdict.result}: only a PASS can be approved"
+    refusal = approval_refusal(verdict.document)
+    if refusal:
+        return refusal
     if digest(bytes(verdict.content)) != verdict.digest or revision.document.digest != revision.digest:
         return (
             "the stored brief or verdict no longer has the digest it was signed under: this is a matter for the auditor"
         )
-    trials = evidence_of(revision)
-    other = sorted({trial.evidence_class for trial in trials} - {"measured"})
-    if other:
-        return f"evidence that is {' and '.join(other)} can't carry an approval: only measured evidence can"
-    if not any(trial.purpose == Campaign.Purpose.FALLBACK for trial in trials):
+    if not evidence_of(revision, purposes=[Campaign.Purpose.FALLBACK]):
         return "the fallback has not been tested at peak"
     return None
 

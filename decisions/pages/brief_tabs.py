@@ -1,0 +1,149 @@
+"""One revision of a brief, tab by tab."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from django.contrib.auth.decorators import login_required
+from django.core.paginator import Paginator
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, render
+from django.views.decorators.http import require_GET
+from django_htmx.http import HttpResponseClientRefresh
+
+from decisions.models import Account, BriefRevision
+from decisions.pages.access import require
+from decisions.pages.problems import located
+from decisions.pages.rows import tuning_rows
+from decisions.rules.brief import BadBrief, Brief
+from decisions.rules.who_may import may_start, may_write_brief
+from decisions.selectors import briefs as selectors
+from decisions.selectors.events import events_of_revision
+from decisions.selectors.pictures import forests, heat_map, held_out_pictures
+from decisions.selectors.progress import Progress, campaigns_of, progress_of
+from decisions.selectors.runs import trial_rows
+from decisions.services.people import person
+from loadtests.models import Campaign
+
+TABS = (
+    ("brief", "Brief"),
+    ("brief-tuning", "Tuning"),
+    ("brief-held-out", "Held-out"),
+    ("brief-sign-off", "Sign-off"),
+    ("brief-history", "History"),
+)
+EVENTS_A_PAGE = 100
+
+
+def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]:
+    """What every tab shows: the heading, the tabs, and the progress while the brief measures."""
+    campaigns = campaigns_of(revision)
+    context: dict[str, Any] = {
+        "revision": revision,
+        "brief": revision.brief,
+        "route": revision.brief.route,
+        "service": revision.brief.route.service,
+        "revisions": selectors.revisions_of(revision.brief_id),
+        "tabs": [{"name": name, "label": label, "here": name == tab} for name, label in TABS],
+        "campaigns": campaigns,
+        "may_write": may_write_brief(person(account)) is None,
+        "may_start": may_start(person(account)) is None,
+    }
+    try:
+        document = revision.document
+    except BadBrief as error:
+        return context | {"document": None, "problems": located(error.problems, revision.source)}
+    progress = progress_where_measured(revision, document, campaigns)
+    running = trial_rows(progress.running) if progress and progress.running else []
+    return context | {"document": document, "progress": progress, "running_rows": running}
+
+
+def progress_where_measured(revision: BriefRevision, document: Brief, campaigns: list[Campaign]) -> Progress | None:
+    return progress_of(revision, document, campaigns) if campaigns or revision.state == "measuring" else None
+
+
+def revision_or_404(brief: int, number: int) -> BriefRevision:
+    return get_object_or_404(selectors.revision_for_page(), brief=brief, number=number)
+
+
+def of_purpose(campaigns: list[Campaign], *purposes: str) -> list[Campaign]:
+    return [campaign for campaign in campaigns if campaign.purpose in purposes]
+
+
+@require_GET
+@login_required
+def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    context = frame(revision, "brief", account)
+    document = context["document"]
+    if document:
+        named = {one.name: document.configuration(one.name) for one in document.candidates}
+        context["candidates"] = selectors.candidates_of(document.baseline, named)
+    earlier = selectors.before(revision)
+    context |= {"earlier": earlier, "diff": selectors.source_diff(earlier, revision)}
+    return render(request, "briefs/brief.html", context)
+
+
+@require_GET
+@login_required
+def progress(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    if revision.state != "measuring":
+        # The stages are over or ended: the whole page says something else now.
+        return HttpResponseClientRefresh()
+    return render(request, "briefs/progress.html", frame(revision, "brief", account))
+
+
+@require_GET
+@login_required
+def tuning(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    context = frame(revision, "brief-tuning", account)
+    nomination = revision.nomination or {}
+    rows = nomination.get("rows", [])
+    levels = [level.name for level in context["document"].levels] if context["document"] else []
+    listed = of_purpose(context["campaigns"], Campaign.Purpose.NOISE_FLOOR, Campaign.Purpose.TUNING)
+    verdict = revision.verdicts.last()
+    context |= {
+        "nomination": nomination,
+        "race": tuning_rows(rows, revision.nominee),
+        "heat_map": heat_map(rows, levels) if rows else None,
+        "boots": [(campaign, selectors.places_of(campaign)) for campaign in listed],
+        "noise_floor": verdict.document.get("noise_floor") if verdict else None,
+    }
+    return render(request, "briefs/tuning.html", context)
+
+
+@require_GET
+@login_required
+def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    context = frame(revision, "brief-held-out", account)
+    verdict = revision.verdicts.last()
+    listed = of_purpose(context["campaigns"], Campaign.Purpose.HELD_OUT)
+    context |= {
+        "verdict": verdict,
+        "pairs": [(campaign, selectors.pairs_of(campaign)) for campaign in listed],
+        "fallback": [
+            (campaign, selectors.places_of(campaign))
+            for campaign in of_purpose(context["campaigns"], Campaign.Purpose.FALLBACK)
+        ],
+        # No latency before the verdict: a look that the brief did not plan.
+        "pictures": held_out_pictures(verdict) if verdict and listed else None,
+        "forests": forests(verdict.document) if verdict else [],
+    }
+    return render(request, "briefs/held_out.html", context)
+
+
+@require_GET
+@login_required
+def history(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    context = frame(revision, "brief-history", account)
+    page = Paginator(events_of_revision(revision), EVENTS_A_PAGE).get_page(request.GET.get("page"))
+    return render(request, "briefs/history.html", context | {"page": page})

@@ -1,0 +1,34 @@
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.functional import SimpleLazyObject
+
+from decisions.selectors.inbox import waiting_count
+
+# url name, what it says, the url names of the pages that belong to it
+SECTIONS = (
+    ("inbox", "Inbox", {"inbox"}),
+    ("services", "Services", {"services", "service", "route", "revoke"}),
+    ("briefs", "Briefs", {"briefs", "brief-new", "brief"}),
+    ("traffic", "Traffic", {"traffic", "traffic-set"}),
+    ("runs", "Runs", {"runs", "boot", "declare-fault"}),
+    ("ledger", "History", {"ledger"}),
+)
+
+
+def section_of(url_name: str) -> str:
+    if url_name.startswith("brief-"):
+        return "briefs"
+    return next((name for name, _, members in SECTIONS if url_name in members), "")
+
+
+def navigation(request: HttpRequest) -> dict[str, Any]:
+    """The main navigation; parts of pages never use it, so its count is taken only where it is shown."""
+    user = getattr(request, "user", None)
+    if user is None or not user.is_authenticated:
+        return {}
+    here = section_of(getattr(request.resolver_match, "url_name", "") or "")
+    return {
+        "sections": [{"name": name, "label": label, "here": name == here} for name, label, _ in SECTIONS],
+        "waiting_count": SimpleLazyObject(lambda: waiting_count(user)),
+    }

@@ -1,0 +1,34 @@
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import render
+from django.utils import timezone
+from django.views.decorators.http import require_GET
+
+from decisions.pages.access import require
+from decisions.selectors import inbox as selectors
+
+
+@require_GET
+@login_required
+def inbox(request: HttpRequest) -> HttpResponse:
+    person = require(request)
+    now = timezone.now()
+    return render(
+        request,
+        "inbox.html",
+        {
+            "roles": sorted(person.group_names),
+            "waiting": selectors.waiting_for(person),
+            "running": selectors.running_briefs(),
+            "releases": selectors.in_force(now),
+            "expires_soon": now + selectors.EXPIRES_SOON,
+            "decisions": selectors.recent_decisions(),
+        },
+    )
+
+
+@require_GET
+@login_required
+def inbox_running(request: HttpRequest) -> HttpResponse:
+    require(request)
+    return render(request, "parts/running.html", {"running": selectors.running_briefs()})

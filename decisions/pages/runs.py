@@ -1,0 +1,116 @@
+from django.conf import settings
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import Http404, HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+from django_htmx.http import HttpResponseClientRefresh
+
+from decisions.models import Account
+from decisions.pages.access import require
+from decisions.rules.who_may import may_start
+from decisions.selectors import runs as selectors
+from decisions.services.declare_fault import declare_fault
+from decisions.services.people import person
+from decisions.services.refused import Refused
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore
+from loadtests.models import Boot, Trial
+
+
+@require_GET
+@login_required
+def runs(request: HttpRequest) -> HttpResponse:
+    require(request)
+    return render(request, "runs/list.html", queue())
+
+
+@require_GET
+@login_required
+def runs_live(request: HttpRequest) -> HttpResponse:
+    require(request)
+    return render(request, "runs/live.html", queue())
+
+
+def queue() -> dict[str, object]:
+    return {
+        "running": [(boot, selectors.trial_rows(boot)) for boot in selectors.running_boots()],
+        "queued": selectors.queued_boots(),
+        "lost": selectors.lost_boots(),
+        "recent": selectors.recent_boots(),
+    }
+
+
+@require_GET
+@login_required
+def boot(request: HttpRequest, pk: int) -> HttpResponse:
+    account = require(request)
+    return render_boot(request, get_object_or_404(selectors.boot_for_page(), pk=pk), account)
+
+
+@require_GET
+@login_required
+def boot_live(request: HttpRequest, pk: int) -> HttpResponse:
+    require(request)
+    found = get_object_or_404(selectors.boot_for_page(), pk=pk)
+    if not is_live(found):
+        # The page around this part has changed with it: facts, digests, forms.
+        return HttpResponseClientRefresh()
+    return render(request, "runs/boot_live.html", {"boot": found, "rows": selectors.trial_rows(found), "live": True})
+
+
+@require_POST
+@login_required
+def fault(request: HttpRequest, pk: int) -> HttpResponse:
+    account = require(request)
+    found = get_object_or_404(selectors.boot_for_page(), pk=pk)
+    reason = request.POST.get("reason", "")
+    try:
+        declare_fault(boot=found, by=account, reason=reason)
+    except Refused as refusal:
+        return render_boot(request, found, account, refusal=str(refusal), reason=reason, status=422)
+    messages.success(request, "Declared. The whole pair is run again; this attempt stays in the history.")
+    return redirect("boot", pk)
+
+
+@require_GET
+@login_required
+def records(request: HttpRequest, pk: int) -> HttpResponse:
+    require(request)
+    trial = get_object_or_404(
+        Trial.objects.select_related("boot__campaign__brief_campaign__revision").defer("boot__campaign__plan"), pk=pk
+    )
+    if not selectors.may_download(trial, selectors.revision_of(trial.boot)):
+        raise Http404("records can be downloaded once the brief has been decided on")
+    try:
+        content = EvidenceStore(settings.EVIDENCE_DIR).get(trial.records_digest)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        raise Http404(str(error)) from None
+    response = HttpResponse(content, content_type="application/vnd.apache.parquet")
+    response["Content-Disposition"] = f'attachment; filename="trial-{trial.pk}-{trial.records_digest[:12]}.parquet"'
+    return response
+
+
+def is_live(boot: Boot) -> bool:
+    return boot.state in (Boot.State.WAITING, Boot.State.RUNNING)
+
+
+def render_boot(
+    request: HttpRequest, boot: Boot, account: Account, *, refusal: str = "", reason: str = "", status: int = 200
+) -> HttpResponse:
+    revision = selectors.revision_of(boot)
+    sealed = selectors.is_sealed(boot, revision)
+    faultable = boot.state == Boot.State.FINISHED and revision is not None and revision.state == "measuring"
+    context = {
+        "boot": boot,
+        "campaign": boot.campaign,
+        "revision": revision,
+        "rows": selectors.trial_rows(boot),
+        "live": is_live(boot),
+        "sealed": sealed,
+        "downloadable": {trial.pk for trial in boot.trials.all() if selectors.may_download(trial, revision)},
+        "siblings": selectors.siblings_of(boot),
+        "may_declare": faultable and may_start(person(account)) is None,
+        "refusal": refusal,
+        "reason": reason,
+    }
+    return render(request, "runs/boot.html", context, status=status)

@@ -1,0 +1,163 @@
+"""The decision page: the verdict, what it rests on, and the owner's signature."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import get_object_or_404, redirect, render
+from django.views.decorators.http import require_GET, require_POST
+
+from decisions.models import Account, BriefRevision, Signature, Verdict
+from decisions.pages.access import require
+from decisions.pages.brief_tabs import frame, revision_or_404
+from decisions.pages.rows import requirement_row
+from decisions.rules.states import approval_refusal
+from decisions.rules.who_may import may_sign
+from decisions.selectors.briefs import held_out_used_before
+from decisions.selectors.pictures import HeldOutPictures, held_out_pictures
+from decisions.services.people import person, relation
+from decisions.services.refused import Refused
+from decisions.services.sign_decision import sign_decision, statement_to_sign
+from loadtests.canonical import digest
+
+
+@dataclass(frozen=True)
+class Gate:
+    # yes, no or open
+    state: str
+    words: str
+
+
+@require_GET
+@login_required
+def sign_off(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    return render_sign_off(request, revision_or_404(brief, number), account)
+
+
+@require_GET
+@login_required
+def statement(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    """The statement as it stands while meaning and reason are being written."""
+    account = require(request)
+    verdict = get_object_or_404(revision_or_404(brief, number).verdicts.order_by("-pk")[:1])
+    form = {name: request.GET.get(name, "") for name in ("meaning", "reason")}
+    return render(request, "briefs/statement.html", stated(verdict, account, form))
+
+
+@require_POST
+@login_required
+def sign(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    verdict = get_object_or_404(revision.verdicts.order_by("-pk")[:1])
+    form = {name: request.POST.get(name, "") for name in ("meaning", "reason", "shown")}
+    unseen = may_sign(person(account), relation(revision)) is None and not was_shown(verdict, account, form)
+    if unseen:
+        said = "Read the statement below: it is what you sign. Give your password again and sign."
+        return render_sign_off(request, revision, account, form=form, refusal=said, status=422)
+    try:
+        sign_decision(
+            verdict=verdict,
+            by=account,
+            password=request.POST.get("password", ""),
+            meaning=form["meaning"],
+            reason=form["reason"],
+        )
+    except Refused as refusal:
+        return render_sign_off(request, revision, account, form=form, refusal=str(refusal), status=422)
+    messages.success(request, "Signed. The signature and its statement are on this page and in the history.")
+    return redirect("brief-sign-off", brief, number)
+
+
+def was_shown(verdict: Verdict, account: Account, form: dict[str, str]) -> bool:
+    """Whether the text that would be signed is the one the person has seen."""
+    return bool(form["shown"]) and form["shown"] == stated(verdict, account, form)["shown"]
+
+
+def stated(verdict: Verdict, account: Account, form: dict[str, str]) -> dict[str, str]:
+    if form["meaning"] not in Signature.Meaning.values or not form["reason"].strip():
+        return {"statement": "", "shown": ""}
+    text = statement_to_sign(verdict=verdict, by=account, meaning=form["meaning"], reason=form["reason"])
+    return {"statement": text, "shown": digest(text.encode())}
+
+
+def render_sign_off(
+    request: HttpRequest,
+    revision: BriefRevision,
+    account: Account,
+    *,
+    form: dict[str, str] | None = None,
+    refusal: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    verdict = revision.verdicts.last()
+    context = frame(revision, "brief-sign-off", account) | {"verdict": verdict, "refusal": refusal}
+    if verdict is None:
+        return render(request, "briefs/sign_off.html", context, status=status)
+    shown = verdict.document
+    pictures = held_out_pictures(verdict)
+    written = form or {"meaning": "", "reason": ""}
+    context |= {
+        "judged": shown,
+        "pictures": pictures,
+        "outcome": [requirement_row(row) for row in shown["outcome"]],
+        "guardrails": [requirement_row(row) for row in shown["guardrails"]],
+        "fallback": [row for row in shown["fallback"] if row["class"] == "all"],
+        "planned": sum(row["planned"] for row in shown["levels"] if row["class"] == "all"),
+        "gates": gates(revision, shown, pictures),
+        "signatures": revision.signatures.select_related("verdict").all(),
+        "form": written,
+        "meanings": meanings(shown),
+        "why_not_sign": why_not_sign(revision, account),
+        **stated(verdict, account, written),
+    }
+    return render(request, "briefs/sign_off.html", context, status=status)
+
+
+def meanings(shown: dict[str, Any]) -> list[dict[str, str]]:
+    """The meanings of a signature, and why one of them can't be chosen here."""
+    found = []
+    for value, label in Signature.Meaning.choices:
+        name, _, consequence = label.partition(": ")
+        closed = approval_refusal(shown) if value == Signature.Meaning.APPROVE else None
+        found.append({"value": value, "name": name, "consequence": consequence, "closed": closed or ""})
+    return found
+
+
+def why_not_sign(revision: BriefRevision, account: Account) -> str | None:
+    if revision.state != "in-review":
+        return f"This revision is {revision.state.replace('-', ' ')}: there is nothing to sign."
+    return may_sign(person(account), relation(revision))
+
+
+def gates(revision: BriefRevision, shown: dict[str, Any], pictures: HeldOutPictures) -> list[Gate]:
+    checks = shown["validity"]
+    passed = sum(check["ok"] is True for check in checks)
+    broken = any(check["ok"] is False for check in checks)
+    used = held_out_used_before(revision)
+    signed = revision.signatures.count()
+    return [
+        Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
+        Gate("no", f"Held-out traffic was read for {used} other briefs")
+        if used
+        else Gate("yes", "Held-out traffic read for this brief alone"),
+        Gate(
+            "no" if broken else "yes" if passed == len(checks) else "open", f"{passed} of {len(checks)} validity checks"
+        ),
+        Gate(three(shown["noise_floor"]["ok"]), "Noise floor below the improvement asked for"),
+        Gate("yes" if shown["fallback"] else "no", "Fallback tested at peak"),
+        Gate(
+            "yes" if shown["evidence_class"] == "measured" else "no",
+            f"Evidence is {shown['evidence_class'] or 'missing'}",
+        ),
+        Gate("open" if not signed else "yes", f"Signature {min(signed, 1)} of 1"),
+    ]
+
+
+def three(ok: bool | None) -> str:
+    return "open" if ok is None else "yes" if ok else "no"

@@ -1,0 +1,436 @@
+"""May these measurements be judged at all? One check per row; False makes the verdict INVALID (design §6)."""
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from decisions.rules.brief import Brief
+from decisions.rules.comparison import Pair, pairs_at
+from decisions.rules.evidence import MISSING, TrialEvidence, classes_of, in_class, with_status
+from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference
+from decisions.rules.wording import at, counted, share, signed
+from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
+from loadtests.statistics.pairs import t_bounds
+from loadtests.statistics.quantiles import quantile
+
+LAG_QUANTILE = 0.99
+OUTPUT_LENGTH_LIMIT = 0.10
+PREFIX_LIMIT = 0.05
+NEIGHBOUR_LIMIT = 0.10
+SMALLEST_SE = 1e-6
+NS_PER_MS = 1_000_000
+
+
+@dataclass(frozen=True)
+class Check:
+    """``ok`` None: the evidence doesn't tell, or not clearly enough. It rules out PASS and doesn't make INVALID."""
+
+    id: str
+    ok: bool | None
+    sentence: str
+    number: float | None = None
+    limit: float | None = None
+    unit: str = ""
+
+    @property
+    def document(self) -> dict[str, Any]:
+        return {
+            "id": self.id,
+            "ok": self.ok,
+            "sentence": self.sentence,
+            "number": self.number,
+            "limit": self.limit,
+            "unit": self.unit,
+        }
+
+
+def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence]) -> list[Check]:
+    """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning where none was nominated."""
+    judged = [one for one in trials if one.purpose in ("held-out" if nominee else "tuning", "noise-floor")]
+    found = [
+        issued(judged),
+        client_lag(judged, brief),
+        fingerprints(judged, brief, nominee),
+        warm_up(judged),
+        engine_tokens(judged),
+        neighbours(judged),
+        same_requests(judged, brief),
+        fresh_servers(judged),
+        arm_order(judged, brief),
+        no_control_difference(brief, judged),
+    ]
+    if nominee is None:
+        return found
+    held_out = held_out_pairs(brief, judged)
+    return [*found, output_length(held_out, brief), prefix_cache(held_out, brief), enough_pairs(judged, brief)]
+
+
+def held_out_pairs(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, list[Pair]]:
+    chosen = [one for one in trials if one.purpose == "held-out"]
+    return {level.name: pairs_at(chosen, level.name, other="candidate") for level in brief.levels}
+
+
+def place(trial: TrialEvidence) -> str:
+    pair = "" if trial.pair is None else f" of pair {trial.pair + 1}"
+    return f"{trial.purpose} trial {trial.trial} ({trial.arm} at {trial.level}{pair})"
+
+
+def capitalised(said: str) -> str:
+    return said[:1].upper() + said[1:]
+
+
+def issued(trials: Sequence[TrialEvidence]) -> Check:
+    gaps = [gap for trial in trials for gap in issue_gaps(trial)]
+    planned = sum(trial.planned for trial in trials)
+    if not planned:
+        return Check("issued", None, "There is no request to judge.", None, 0, "requests")
+    if not gaps:
+        return Check("issued", True, f"All {planned:,} requests planned were issued, in every class.", 0, 0, "requests")
+    missing = sum(abs(number) for number, _ in gaps)
+    return Check("issued", False, f"Planned and issued requests differ: {gaps[0][1]}.", missing, 0, "requests")
+
+
+def issue_gaps(trial: TrialEvidence) -> list[tuple[int, str]]:
+    recorded = len(trial.columns["row"])
+    if recorded != trial.planned:
+        return [(trial.planned - recorded, f"{place(trial)} planned {trial.planned} and recorded {recorded}")]
+    if trial.died:  # what a dead server never got is its own result
+        return []
+    unsent = with_status(trial, "not_sent")
+    counts = [(int((unsent & in_class(trial, name)).sum()), name) for name in classes_of(trial)]
+    return [(count, f"{place(trial)} never sent {count} of class {name}") for count, name in counts if count]
+
+
+def client_lag(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    limit = brief.rule.max_client_lag_ms
+    lags = [(lag, trial) for trial in trials if (lag := lag_p99_ms(trial)) is not None]
+    if not lags:
+        return Check("client-lag", None, "The client's own lag is not known: no request was sent.", None, limit, "ms")
+    worst, trial = max(lags, key=lambda one: one[0])
+    said = f"The client's own lag was at most {worst:.1f} ms at p99 (limit {limit:g} ms), in {place(trial)}."
+    return Check("client-lag", worst <= limit, said, worst, limit, "ms")
+
+
+def lag_p99_ms(trial: TrialEvidence) -> float | None:
+    sent, planned = trial.columns["sent_ns"], trial.columns["planned_ns"]
+    left = sent != MISSING
+    return quantile((sent - planned)[left] / NS_PER_MS, LAG_QUANTILE) if left.any() else None
+
+
+def all_pairs(trials: Iterable[TrialEvidence], brief: Brief) -> list[Pair]:
+    trials = list(trials)
+    found: list[Pair] = []
+    for purpose, other in (("held-out", ARMS[1]), ("noise-floor", A_A_ARMS[1])):
+        chosen = [one for one in trials if one.purpose == purpose]
+        found += [pair for level in brief.levels for pair in pairs_at(chosen, level.name, other=other)]
+    return found
+
+
+def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    pairs = all_pairs(trials, brief)
+    different = [pair for pair in pairs if requests_of(pair.baseline) != requests_of(pair.other)]
+    if different:
+        said = f"The arms got different requests: {place(different[0].baseline)} against {place(different[0].other)}."
+        return Check("same-requests", False, said, len(different), 0, "pairs of trials")
+    said = f"Both arms got the same requests at the same times in all {len(pairs)} pairs of trials."
+    return Check("same-requests", True, said, 0, 0, "pairs of trials")
+
+
+def requests_of(trial: TrialEvidence) -> list[tuple[int, str, int]]:
+    columns = trial.columns
+    rows = zip(columns["row"].tolist(), columns["prompt_sha256"], columns["planned_ns"].tolist(), strict=True)
+    return sorted((row, str(prompt), planned) for row, prompt, planned in rows)
+
+
+Place = tuple[str, int, str]
+
+
+def by_arm(trials: Iterable[TrialEvidence]) -> dict[Place, list[TrialEvidence]]:
+    arms: dict[Place, list[TrialEvidence]] = {}
+    for trial in sorted(trials, key=lambda one: one.order):
+        if trial.pair is not None and trial.purpose in ("held-out", "noise-floor"):
+            arms.setdefault((trial.purpose, trial.pair, trial.arm), []).append(trial)
+    return arms
+
+
+def fresh_servers(trials: Sequence[TrialEvidence]) -> Check:
+    arms = by_arm(trials)
+    faults = [*mixed_boots(arms), *shared_servers(arms), *overlapping(arms)]
+    if faults:
+        return Check("fresh-server", False, faults[0], len(faults), 0, "faults")
+    said = (
+        f"Each of {counted(len(arms), 'arm')} of a pair had a server of its own, started after the other had stopped."
+    )
+    return Check("fresh-server", True, said, 0, 0, "faults")
+
+
+def arm_name(place_: Place) -> str:
+    return f"the {place_[2]} of {place_[0]} pair {place_[1] + 1}"
+
+
+def mixed_boots(arms: Mapping[Place, Sequence[TrialEvidence]]) -> list[str]:
+    return [
+        f"More than one boot served {arm_name(one)}."
+        for one, trials in arms.items()
+        if len({(trial.boot, trial.server) for trial in trials}) > 1
+    ]
+
+
+def shared_servers(arms: Mapping[Place, Sequence[TrialEvidence]]) -> list[str]:
+    users: dict[str, list[Place]] = {}
+    for one, trials in arms.items():
+        for server in sorted({trial.server for trial in trials}):
+            users.setdefault(server, []).append(one)
+    return [
+        f"One server was used for {arm_name(places[0])} and for {arm_name(places[1])}."
+        for places in users.values()
+        if len(places) > 1
+    ]
+
+
+def overlapping(arms: Mapping[Place, Sequence[TrialEvidence]]) -> list[str]:
+    return [
+        f"The servers of {purpose} pair {number + 1} ran at the same time."
+        for (purpose, number), (first, second) in boots_in_order(arms).items()
+        if second.boot_started_ns < first.boot_stopped_ns
+    ]
+
+
+def boots_in_order(
+    arms: Mapping[Place, Sequence[TrialEvidence]],
+) -> dict[tuple[str, int], tuple[TrialEvidence, TrialEvidence]]:
+    """One trial of either arm of every pair that has both, in the order in which their boots started."""
+    pairs: dict[tuple[str, int], list[TrialEvidence]] = {}
+    for (purpose, pair, _), trials in arms.items():
+        pairs.setdefault((purpose, pair), []).append(trials[0])
+    ordered = {key: sorted(both, key=lambda one: (one.boot_started_ns, one.arm)) for key, both in pairs.items()}
+    return {key: (both[0], both[1]) for key, both in ordered.items() if len(both) == 2}
+
+
+def arm_order(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    drawn = {
+        "held-out": arm_orders(brief.rule.pairs, brief.rule.seed),
+        "noise-floor": arm_orders(brief.rule.noise_floor_pairs, brief.rule.seed, arms=A_A_ARMS),
+    }
+    run = boots_in_order(by_arm(trials))
+    wrong = [
+        f"{purpose} pair {number + 1} ran {first.arm} before {second.arm}; the seed drew the other order."
+        for (purpose, number), (first, second) in run.items()
+        if number < len(drawn[purpose]) and drawn[purpose][number] != (first.arm, second.arm)
+    ]
+    if wrong:
+        return Check("arm-order", False, capitalised(wrong[0]), len(wrong), 0, "pairs")
+    return Check("arm-order", True, f"The arms ran in the order that was drawn in all {len(run)} pairs.", 0, 0, "pairs")
+
+
+def fingerprints(trials: Sequence[TrialEvidence], brief: Brief, nominee: str | None) -> Check:
+    wrong = 0
+    first = ""
+    for trial in trials:
+        if trial.configuration != expected_configuration(trial, brief, nominee):
+            said = f"{place(trial)} ran a configuration that the brief doesn't name for it."
+            return Check("fingerprint", False, capitalised(said), 1, 0, "trials")
+        completed = with_status(trial, "completed")
+        strange = int((trial.columns["fingerprint"][completed] != trial.configuration).sum())
+        first = first or (place(trial) if strange else "")
+        wrong += strange
+    if wrong:
+        said = f"{counted(wrong, 'completed response')} carried another fingerprint than planned, first in {first}."
+        return Check("fingerprint", False, said, wrong, 0, "responses")
+    said = "Every completed response carried the digest of the planned configuration."
+    return Check("fingerprint", True, said, 0, 0, "responses")
+
+
+def expected_configuration(trial: TrialEvidence, brief: Brief, nominee: str | None) -> str | None:
+    if trial.arm != ARMS[1]:
+        return brief.baseline.digest
+    wanted = nominee if trial.purpose == "held-out" else trial.candidate
+    known = {one.name for one in brief.candidates}
+    same = trial.candidate in (None, wanted)
+    return brief.configuration(wanted).digest if same and wanted in known and wanted is not None else None
+
+
+def warm_up(trials: Sequence[TrialEvidence]) -> Check:
+    short = [one for one in trials if not one.died and one.warm_up_completed != one.warm_up_planned]
+    if short:
+        one = short[0]
+        said = f"{place(one)} completed {one.warm_up_completed} of {one.warm_up_planned} warm-up requests."
+        return Check("warm-up", False, capitalised(said), len(short), 0, "trials")
+    return Check("warm-up", True, "Warm-up ran as planned and is in no figure.", 0, 0, "trials")
+
+
+def engine_tokens(trials: Sequence[TrialEvidence]) -> Check:
+    alive = [one for one in trials if not one.died]
+    unknown = [one for one in alive if one.engine_tokens is None]
+    gaps = [(token_gap(one), one) for one in alive if one.engine_tokens is not None]
+    wrong = [(gap, one) for gap, one in gaps if gap < 0 or (gap and counts_exactly(one))]
+    if wrong:
+        gap, one = max(wrong, key=lambda found: abs(found[0]))
+        said = f"The engine counted {signed(gap, 0)} tokens against the sum of the responses in {place(one)}."
+        return Check("engine-tokens", False, said, gap, 0, "tokens")
+    if unknown:
+        said = (
+            f"The engine's token counter is missing in {counted(len(unknown), 'trial')}, first in {place(unknown[0])}."
+        )
+        return Check("engine-tokens", None, said, None, 0, "tokens")
+    exact = sum(counts_exactly(one) for one in alive)
+    said = f"The engine's token counter equals the sum of the responses in {counted(exact, 'trial')}"
+    if exact < len(alive):
+        said += f"; in {len(alive) - exact}, where requests were cut off or ended by a stop string, it is at least that"
+    largest = max((gap for gap, one in gaps if counts_exactly(one)), default=0)
+    return Check("engine-tokens", True, f"{said}.", largest, 0, "tokens")
+
+
+def token_gap(trial: TrialEvidence) -> int:
+    tokens = trial.columns["output_tokens"]
+    return int(trial.engine_tokens or 0) - int(tokens[tokens != MISSING].sum())
+
+
+def counts_exactly(trial: TrialEvidence) -> bool:
+    """Were all tokens the engine made returned to us? Not where a request was cut off, or ended by a stop string: its
+    last tokens are dropped, and the engine then leaves out that request's own metrics, by which we know it."""
+    completed = with_status(trial, "completed")
+    unknown = completed & (trial.columns["output_tokens"] == MISSING)
+    return bool(completed.all()) and not unknown.any() and not stopped_by_string(trial, completed).any()
+
+
+def stopped_by_string(trial: TrialEvidence, completed: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
+    columns = trial.columns
+    if "finish_reason" not in columns or "server_decode_ms" not in columns:
+        return np.zeros(len(completed), dtype=bool)
+    return completed & (columns["finish_reason"] == "stop") & np.isnan(columns["server_decode_ms"])
+
+
+def neighbours(trials: Sequence[TrialEvidence]) -> Check:
+    unknown = [one for one in trials if one.neighbour_cpu_share is None and not one.died]
+    shares = [(one.neighbour_cpu_share, one) for one in trials if one.neighbour_cpu_share is not None]
+    worst, where = max(shares, key=lambda one: one[0], default=(0.0, None))
+    if where is not None and worst > NEIGHBOUR_LIMIT:
+        said = f"Something else took {share(worst)} of the machine (limit {share(NEIGHBOUR_LIMIT)}) in {place(where)}."
+        return Check("neighbours", False, said, worst, NEIGHBOUR_LIMIT, "share")
+    if unknown or where is None:
+        said = f"Whether something else ran on the machine is not known in {counted(len(unknown), 'trial')}."
+        return Check("neighbours", None, said, None, NEIGHBOUR_LIMIT, "share")
+    said = f"Nothing else took more than {share(worst)} of the machine (limit {share(NEIGHBOUR_LIMIT)})."
+    return Check("neighbours", True, said, worst, NEIGHBOUR_LIMIT, "share")
+
+
+def no_control_difference(brief: Brief, trials: Sequence[TrialEvidence]) -> Check:
+    p_value, cell, pairs = control_difference(brief, trials)
+    if p_value is None or cell is None:
+        said = f"Baseline against baseline has {counted(pairs, 'complete pair')}; it takes at least {FEWEST_PAIRS}."
+        return Check("control", None, said, None, FAMILY_WISE, "p-value")
+    shown = p_value <= FAMILY_WISE
+    said = f"Baseline against baseline {'shows a' if shown else 'shows no'} difference over {pairs} pairs"
+    said += f" (smallest adjusted p-value {p_value:.3g} {at(cell)}, limit {FAMILY_WISE:g})."
+    return Check("control", not shown, said, p_value, FAMILY_WISE, "p-value")
+
+
+def judged_within(
+    id_: str, values: Sequence[float], limits: tuple[float, float], alpha: float, say: Callable[[str], str]
+) -> Check:
+    """Three answers by the interval over pairs: inside the limits, shown outside, or not clear."""
+    if len(values) < 2:
+        return Check(id_, None, say("is not known: it takes two pairs"), None, limits[1], "share")
+    bounds = t_bounds(values, alpha=alpha, smallest_se=SMALLEST_SE)
+    inside = limits[0] <= bounds.low and bounds.high <= limits[1]
+    outside = bounds.high < limits[0] or bounds.low > limits[1]
+    ok = True if inside else False if outside else None
+    verdict = "is within" if inside else "is outside" if outside else "is not shown to be within"
+    found = f"{signed(100 * bounds.mean)} (interval {signed(100 * bounds.low)} to {signed(100 * bounds.high)})"
+    said = f"{verdict} ±{100 * limits[1]:.0f}: {found}"
+    return Check(id_, ok, say(said), bounds.mean, limits[1], "share")
+
+
+def output_length(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
+    """Over all levels of a pair together: what a model writes doesn't depend on the load."""
+    ratios: dict[int, list[tuple[int, int]]] = {}
+    for pair in (one for found in pairs.values() for one in found):
+        ratios.setdefault(pair.number, []).append(matched_tokens(pair))
+    totals = [np.sum(one, axis=0) for _, one in sorted(ratios.items())]
+    changes = [float(after / before) - 1 for before, after in totals if before > 0 and after > 0]
+    limits = (-OUTPUT_LENGTH_LIMIT, OUTPUT_LENGTH_LIMIT)
+    return judged_within(
+        "output-length",
+        changes,
+        limits,
+        brief.rule.alpha,
+        lambda said: f"Output length, candidate against baseline in percent, {said}.",
+    )
+
+
+def matched_tokens(pair: Pair) -> tuple[int, int]:
+    """Output tokens of the requests that completed in both arms."""
+    before, after = tokens_by_row(pair.baseline), tokens_by_row(pair.other)
+    both = before.keys() & after.keys()
+    return sum(before[row] for row in both), sum(after[row] for row in both)
+
+
+def tokens_by_row(trial: TrialEvidence) -> dict[int, int]:
+    columns = trial.columns
+    known = with_status(trial, "completed") & (columns["output_tokens"] != MISSING)
+    return dict(zip(columns["row"][known].tolist(), columns["output_tokens"][known].tolist(), strict=True))
+
+
+def prefix_cache(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
+    if not brief.baseline.arguments.enable_prefix_caching:
+        return Check("prefix-cache", True, "Prefix caching is switched off in both arms.", 0, PREFIX_LIMIT, "share")
+    totals: dict[int, list[float]] = {}
+    for pair in (one for found in pairs.values() for one in found):
+        gap = hit_rate_gap(pair)
+        if gap is not None:
+            totals.setdefault(pair.number, []).append(gap)
+    gaps = [math.fsum(found) / len(found) for _, found in sorted(totals.items())]
+    limits = (-PREFIX_LIMIT, PREFIX_LIMIT)
+    return judged_within(
+        "prefix-cache",
+        gaps,
+        limits,
+        brief.rule.alpha,
+        lambda said: f"The prefix cache's hit rate, candidate − baseline in points, {said}.",
+    )
+
+
+def hit_rate_gap(pair: Pair) -> float | None:
+    """None where an arm's engine died or didn't tell."""
+    if pair.baseline.died or pair.other.died:
+        return None
+    rates = [hit_rate(one) for one in (pair.baseline, pair.other)]
+    return None if rates[0] is None or rates[1] is None else rates[1] - rates[0]
+
+
+def hit_rate(trial: TrialEvidence) -> float | None:
+    if trial.prefix_queries is None or trial.prefix_hits is None:
+        return None
+    return trial.prefix_hits / trial.prefix_queries if trial.prefix_queries else 0.0
+
+
+def enough_pairs(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    held_out = [one for one in trials if one.purpose == "held-out"]
+    places = Counter((one.pair, one.arm, one.level) for one in held_out)
+    complete = complete_pairs(brief, held_out)
+    planned = brief.rule.pairs
+    surplus = sorted({pair for pair, _, _ in places if pair is None or pair >= planned}, key=str)
+    twice = [one for one, count in places.items() if count > 1]
+    if surplus or twice:
+        said = f"Held-out trials that the brief didn't plan are among the evidence: {unplanned(surplus, twice)}."
+        return Check("pairs", False, said, complete, planned, "pairs")
+    said = f"{complete} of {planned} planned pairs are complete, at every level."
+    return Check("pairs", True if complete == planned else None, said, complete, planned, "pairs")
+
+
+def unplanned(surplus: Sequence[int | None], twice: Sequence[tuple[int | None, str, str]]) -> str:
+    if surplus:
+        return "one without a pair" if surplus[0] is None else f"pair {surplus[0] + 1}"
+    pair, arm, level = twice[0]
+    return f"two trials of {arm} at {level} in pair {(pair or 0) + 1}"
+
+
+def complete_pairs(brief: Brief, held_out: Iterable[TrialEvidence]) -> int:
+    found = held_out_pairs(brief, held_out)
+    per_level = [{pair.number for pair in pairs} for pairs in found.values()]
+    return len(set.intersection(*per_level))

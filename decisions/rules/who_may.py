@@ -1,0 +1,90 @@
+"""Who may do what. Each rule answers None, or the sentence with which to refuse."""
+
+from dataclasses import dataclass
+
+ENGINEER = "engineer"
+OWNER = "owner"
+AUDITOR = "auditor"
+
+
+@dataclass(frozen=True)
+class Person:
+    username: str
+    groups: frozenset[str]
+    is_superuser: bool = False
+    is_active: bool = True
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Who stands how to one revision and its service, as user names."""
+
+    author: str = ""
+    editors: frozenset[str] = frozenset()
+    run_starters: frozenset[str] = frozenset()
+    service_owners: frozenset[str] = frozenset()
+
+
+def inactive(person: Person) -> str | None:
+    return None if person.is_active else "This account is not active."
+
+
+def without_group(person: Person, group: str, act: str) -> str | None:
+    return None if group in person.groups else f"Only someone in the group {group} can {act}."
+
+
+def may_write_brief(person: Person) -> str | None:
+    return inactive(person) or without_group(person, ENGINEER, "write a brief")
+
+
+def may_start(person: Person) -> str | None:
+    return inactive(person) or without_group(person, ENGINEER, "start runs")
+
+
+def may_sign(person: Person, relation: Relation) -> str | None:
+    """The service's decision owner, who had no hand in what is decided. A superuser never: who can change every
+    record must not also answer for them."""
+    return (
+        inactive(person)
+        or not_superuser(person, "sign a decision")
+        or without_group(person, OWNER, "sign a decision")
+        or service_owner(person, relation, "sign a decision")
+        or had_a_hand(person, relation)
+    )
+
+
+def may_revoke(person: Person, relation: Relation) -> str | None:
+    """Falling back is always safe, so the service's owner may even where they had a hand in the brief."""
+    return (
+        inactive(person)
+        or not_superuser(person, "revoke a release")
+        or without_group(person, OWNER, "revoke a release")
+        or service_owner(person, relation, "revoke a release")
+    )
+
+
+def may_read_ledger(person: Person) -> str | None:
+    readers = (ENGINEER, OWNER, AUDITOR)
+    if person.groups.isdisjoint(readers):
+        return (
+            inactive(person) or f"Only someone in the group {', '.join(readers[:-1])} or {readers[-1]} can read this."
+        )
+    return inactive(person)
+
+
+def not_superuser(person: Person, act: str) -> str | None:
+    return f"A superuser can't {act}." if person.is_superuser else None
+
+
+def service_owner(person: Person, relation: Relation, act: str) -> str | None:
+    return None if person.username in relation.service_owners else f"Only an owner of this service can {act}."
+
+
+def had_a_hand(person: Person, relation: Relation) -> str | None:
+    if person.username == relation.author:
+        return "The author of a brief can't sign it."
+    if person.username in relation.editors:
+        return "Someone who edited a brief can't sign it."
+    if person.username in relation.run_starters:
+        return "Someone who started its runs can't sign a brief."
+    return None

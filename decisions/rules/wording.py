@@ -1,0 +1,62 @@
+"""Numbers as an owner reads them: a unit on each, a real minus sign, as few digits as matter."""
+
+import math
+
+from decisions.rules.brief import Cell
+
+MINUS = "−"
+
+
+def signed(number: float, digits: int = 1) -> str:
+    text = f"{abs(number):.{digits}f}"
+    if float(text) == 0:
+        return text
+    return (MINUS if number < 0 else "+") + text
+
+
+def share(number: float) -> str:
+    """0.949 → '94.9 %'; small shares keep the digits that tell them from zero."""
+    percent = 100 * number
+    digits = 1 if percent >= 1 or percent == 0 else 2
+    return f"{percent:.{digits}f} %"
+
+
+def quantity(number: float | None, unit: str) -> str:
+    if number is None or not math.isfinite(number):
+        return "never" if unit == "s" else "not known"
+    if unit == "share":
+        return share(number)
+    if unit == "s":
+        return f"{number:.2f} s"
+    return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}"
+
+
+def change(number: float | None, scale: str) -> str:
+    """A difference of shares in points, or a ratio minus one in percent."""
+    if number is None or not math.isfinite(number):
+        return "no number"
+    return f"{signed(100 * number)} {'points' if scale == 'difference' else '%'}"
+
+
+def bare(number: float | None) -> str:
+    return "no bound" if number is None or not math.isfinite(number) else signed(100 * number)
+
+
+def interval(low: float | None, high: float | None, scale: str) -> str:
+    return f"{bare(low)} to {bare(high)}" + ("" if scale == "difference" else " %")
+
+
+def confidence(level: float) -> str:
+    return f"{100 * level:.4g} %"
+
+
+def counted(number: int, one: str, many: str | None = None) -> str:
+    return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def at(cell: Cell) -> str:
+    return at_level(cell.level, cell.class_)
+
+
+def at_level(level: str, class_: str) -> str:
+    return f"at {level}" + ("" if class_ == "all" else f" for {class_}")

@@ -1,0 +1,72 @@
+"""The evidence of a revision, as the rules take it."""
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import cast
+
+from django.conf import settings
+
+from decisions.models import BriefRevision
+from decisions.rules.evidence import Purpose, TrialEvidence, columns_of
+from loadtests.evidence.records import read_records
+from loadtests.evidence.store import EvidenceStore
+from loadtests.models import Boot, Campaign, Trial
+from loadtests.models.campaign import counted_boots
+
+GENERATION_TOKENS = "vllm:generation_tokens_total"
+PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
+PREFIX_HITS = "vllm:prefix_cache_hits_total"
+
+
+def evidence_of(revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values) -> list[TrialEvidence]:
+    """One entry per trial of the last finished attempt of every place in the revision's finished campaigns."""
+    boots = (
+        Boot.objects.filter(
+            campaign__brief_campaign__revision=revision,
+            campaign__purpose__in=list(purposes),
+            campaign__state=Campaign.State.DONE,
+        )
+        .select_related("campaign", "configuration")
+        .prefetch_related("trials")
+    )
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    return [evidence_of_trial(boot, trial, store) for boot in counted_boots(boots) for trial in boot.trials.all()]
+
+
+def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEvidence:
+    level = next(one for one in boot.campaign.plan["levels"] if one["name"] == trial.level)
+    counters = trial.counters
+    warm_up = trial.summary.get("warm_up", {})
+    return TrialEvidence(
+        trial=str(trial.pk),
+        boot=str(boot.pk),
+        server=boot.server,
+        purpose=cast(Purpose, boot.campaign.purpose),
+        pair=boot.pair,
+        arm=boot.arm,
+        candidate=boot.candidate or None,
+        level=trial.level,
+        evidence_class=trial.summary.get("evidence_class", "measured"),
+        configuration=boot.configuration.digest,
+        planned=trial.planned,
+        window_s=float(level["duration_s"]),
+        columns=columns_of(read_records(store.get(trial.records_digest))),
+        engine_tokens=whole(counters.get(GENERATION_TOKENS)),
+        prefix_queries=whole(counters.get(PREFIX_QUERIES)),
+        prefix_hits=whole(counters.get(PREFIX_HITS)),
+        kv_cache_tokens=boot.facts.get("kv_cache_tokens"),
+        boot_started_ns=nanoseconds(boot.started_at or boot.claimed_at),
+        boot_stopped_ns=nanoseconds(boot.stopped_at),
+        neighbour_cpu_share=trial.summary.get("neighbour_cpu_share"),
+        warm_up_planned=warm_up.get("planned", 0),
+        warm_up_completed=warm_up.get("completed", 0),
+        died=boot.died,
+    )
+
+
+def whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def nanoseconds(at: datetime | None) -> int:
+    return 0 if at is None else round(at.timestamp() * 1_000_000) * 1_000

@@ -1,0 +1,173 @@
+"""Charts from what is stored; the chart functions themselves are pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import Any
+
+import numpy as np
+
+from decisions.charts.arrivals import arrivals_over_time
+from decisions.charts.attainment import LevelAttainment, attainment_by_level
+from decisions.charts.completion import completion_ecdf
+from decisions.charts.draft_length import draft_length_heat_map
+from decisions.charts.figure import Chart, Interval
+from decisions.charts.pairs import pairs_forest
+from decisions.models import Verdict
+from decisions.rules.brief import Brief
+from decisions.rules.evidence import ALL, TrialEvidence, classes_of, completion_s
+from decisions.rules.measures import Measure, value
+from decisions.rules.tested_range import tested_range
+from decisions.selectors.evidence import evidence_of
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.models import Campaign
+from loadtests.statistics.pairs import t_bounds
+from loadtests.traffic.levels import Level
+
+ATTAINMENT = Measure("attainment")
+
+
+@dataclass(frozen=True)
+class LevelPicture:
+    level: str
+    arrivals: str
+    chart: Chart
+
+
+@dataclass(frozen=True)
+class HeldOutPictures:
+    completion: list[LevelPicture]
+    attainment: Chart | None
+    tested_range: list[dict[str, Any]]
+    missing: str = ""
+
+
+def arrivals_chart(statistics: Mapping[str, Any]) -> Chart | None:
+    counts = statistics.get("arrivals")
+    return arrivals_over_time(counts, bucket_s=statistics.get("bucket_s", 10)) if counts else None
+
+
+def heat_map(rows: Sequence[Mapping[str, Any]], levels: Sequence[str]) -> Chart | None:
+    """From the rows of a nomination: candidate ÷ baseline per draft length and load level, over all classes."""
+    whole = [row for row in rows if row["class"] == ALL]
+    if not whole:
+        return None
+    labels = list(dict.fromkeys(row["label"] for row in sorted(whole, key=lambda row: row["draft_length"])))
+    ratios = {(row["label"], row["level"]): ratio(row["value"], row["baseline"]) for row in whole}
+    first = whole[0]
+    return draft_length_heat_map(
+        labels=labels,
+        levels=[level for level in levels if any(row["level"] == level for row in whole)],
+        ratios=ratios,
+        metric=str(first["measure"]).lower(),
+        higher_is_better=first["unit"] != "s",
+    )
+
+
+def ratio(candidate: float | None, baseline: float | None) -> float | None:
+    return candidate / baseline if candidate is not None and baseline else None
+
+
+def forests(document: Mapping[str, Any]) -> list[Chart]:
+    """One picture per cell that must improve; a pair without a number can't be drawn."""
+    rows = [row for row in document["outcome"] if row["role"] == "improve"]
+    return [forest(row) for row in rows if row["pairs"] and row["difference"] is not None and drawn(row)]
+
+
+def drawn(row: Mapping[str, Any]) -> bool:
+    return all(pair["difference"] is not None for pair in row["pairs"])
+
+
+def forest(row: Mapping[str, Any]) -> Chart:
+    base = 0.0 if row["scale"] == "difference" else 1.0
+    low, high = (None if bound is None else base + bound for bound in (row["low"], row["high"]))
+    return pairs_forest(
+        cell=row["level"] if row["class"] == ALL else f"{row['level']}, {row['class']}",
+        metric=row["label"].split(",")[0].lower(),
+        values=[base + pair["difference"] for pair in row["pairs"]],
+        interval=Interval(base + row["difference"], low, high),
+        required=base + row["required"],
+        required_is="asked for",
+        scale="points" if row["scale"] == "difference" else "ratio",
+        confidence=row["interval_confidence"],
+    )
+
+
+def held_out_pictures(verdict: Verdict) -> HeldOutPictures:
+    """Drawn once per verdict, whose digest names its evidence; read again only where the evidence was not to be had."""
+    try:
+        return drawn_from_evidence(verdict.digest)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        return HeldOutPictures([], None, [], str(error))
+
+
+@lru_cache(maxsize=64)
+def drawn_from_evidence(digest: str) -> HeldOutPictures:
+    revision = Verdict.objects.select_related("revision").get(digest=digest).revision
+    brief = revision.document
+    trials = evidence_of(revision, purposes=[Campaign.Purpose.HELD_OUT])
+    levels = [level for level in brief.levels if {"baseline", "candidate"} <= arms_at(trials, level.name)]
+    return HeldOutPictures(
+        [LevelPicture(level.name, arrivals_words(level), ecdf(brief, trials, level)) for level in levels],
+        attainment_by_level([attained(brief, trials, level.name) for level in levels]) if levels else None,
+        tested_range(trials)["levels"],
+    )
+
+
+def arms_at(trials: Sequence[TrialEvidence], level: str) -> set[str]:
+    return {trial.arm for trial in trials if trial.level == level}
+
+
+def at_level(trials: Sequence[TrialEvidence], level: str, arm: str) -> list[TrialEvidence]:
+    return [trial for trial in trials if trial.level == level and trial.arm == arm]
+
+
+def ecdf(brief: Brief, trials: Sequence[TrialEvidence], level: Level) -> Chart:
+    baseline, candidate = (at_level(trials, level.name, arm) for arm in ("baseline", "candidate"))
+    return completion_ecdf(
+        level.name,
+        baseline_s=completed(baseline),
+        candidate_s=completed(candidate),
+        baseline_planned=sum(trial.planned for trial in baseline),
+        candidate_planned=sum(trial.planned for trial in candidate),
+        deadline_s=shared_deadline(brief, [*baseline, *candidate]),
+    )
+
+
+def completed(trials: Sequence[TrialEvidence]) -> list[float]:
+    times = np.concatenate([completion_s(trial) for trial in trials])
+    return [float(time) for time in times[np.isfinite(times)]]
+
+
+def shared_deadline(brief: Brief, trials: Sequence[TrialEvidence]) -> float | None:
+    """A line makes sense only where every class has the same completion deadline."""
+    found = {brief.deadline(name) for trial in trials for name in classes_of(trial)}
+    limits = {deadline.completion_s if deadline else None for deadline in found}
+    return limits.pop() if len(limits) == 1 else None
+
+
+def arrivals_words(level: Level) -> str:
+    arrival = level.arrival
+    if arrival.rate is None:
+        return "replayed"
+    return f"{arrival.rate:g} requests/s" + (", bursts" if (arrival.cv or 1) > 1 else "")
+
+
+def attained(brief: Brief, trials: Sequence[TrialEvidence], level: str) -> LevelAttainment:
+    arms = [attainment_interval(brief, at_level(trials, level, arm)) for arm in ("baseline", "candidate")]
+    return LevelAttainment(level, *arms)
+
+
+def attainment_interval(brief: Brief, trials: Sequence[TrialEvidence]) -> Interval:
+    """The mean over boots and its t interval over boots, no narrower than sampling the requests alone would make it."""
+    shares = [share for trial in trials if (share := value(ATTAINMENT, trial, ALL, brief)) is not None]
+    if len(shares) < 2:
+        return Interval(shares[0] if shares else 0.0)
+    requests = sum(trial.planned for trial in trials)
+    pooled = (sum(shares) / len(shares) * requests + 1) / (requests + 2)
+    floor = math.sqrt(pooled * (1 - pooled) / requests)
+    bounds = t_bounds(shares, alpha=brief.rule.alpha, smallest_se=floor)
+    return Interval(bounds.mean, max(0.0, bounds.low), min(1.0, bounds.high))

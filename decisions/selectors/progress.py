@@ -1,0 +1,190 @@
+"""How far a measuring brief is, and how long it will still take."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from django.db.models import Prefetch
+from django.utils import timezone
+
+from decisions.models import BriefRevision
+from decisions.rules.brief import Brief
+from loadtests.models import Boot, Campaign, Trial
+
+# Until a boot of the brief has finished: starting the engine, warming up, draining and stopping, in seconds.
+ASSUMED_OVERHEAD_S = 55.0
+
+MEASURED = ("noise-floor", "tuning", "held-out", "fallback")
+LABELS = {
+    "noise-floor": "Noise floor",
+    "tuning": "Tuning",
+    "nomination": "Nomination",
+    "held-out": "Held-out",
+    "fallback": "Fallback",
+    "verdict": "Verdict",
+    "review": "Review",
+}
+ORDER = tuple(LABELS)
+
+
+@dataclass(frozen=True)
+class Stage:
+    name: str
+    # over, now, held, ahead or left-out
+    state: str
+    done: int = 0
+    total: int = 0
+    seconds_left: float = 0.0
+    repeated: int = 0
+    running: Boot | None = None
+
+    @property
+    def label(self) -> str:
+        return LABELS[self.name]
+
+
+@dataclass(frozen=True)
+class Progress:
+    stages: list[Stage]
+    engine_minutes: float
+    budget: float
+
+    @property
+    def done(self) -> int:
+        return sum(stage.done for stage in self.stages)
+
+    @property
+    def total(self) -> int:
+        return sum(stage.total for stage in self.stages)
+
+    @property
+    def seconds_left(self) -> float:
+        return sum(stage.seconds_left for stage in self.stages)
+
+    @property
+    def running(self) -> Boot | None:
+        return next((stage.running for stage in self.stages if stage.running), None)
+
+    @property
+    def current(self) -> Stage | None:
+        return next((stage for stage in self.stages if stage.state in ("now", "held")), None)
+
+
+def campaigns_of(revision: BriefRevision) -> list[Campaign]:
+    """The revision's campaigns with boots and trials, without their plans and logs: three queries."""
+    trials = Trial.objects.only(
+        "pk", "boot_id", "level", "state", "position", "planned", "progress", "summary", "records_digest"
+    )
+    boots = (
+        Boot.objects.defer("log_tail")
+        .select_related("configuration")
+        .prefetch_related(Prefetch("trials", queryset=trials))
+    )
+    return list(
+        Campaign.objects.filter(brief_campaign__revision=revision)
+        .defer("plan")
+        .prefetch_related(Prefetch("boots", queryset=boots))
+        .order_by("pk")
+    )
+
+
+def progress_of(
+    revision: BriefRevision, document: Brief, campaigns: Sequence[Campaign], *, now: datetime | None = None
+) -> Progress:
+    at = now or timezone.now()
+    last = {campaign.purpose: campaign for campaign in campaigns}
+    boots = [boot for campaign in campaigns for boot in campaign.boots.all()]
+    overhead = overhead_s(boots, document)
+    measured = {name: measured_stage(name, revision, document, last.get(name), overhead, at) for name in MEASURED}
+    everything = {**measured, **unmeasured(revision, measured)}
+    return Progress(
+        marked_now([everything[name] for name in ORDER], revision),
+        sum(boot.engine_minutes for boot in boots),
+        document.budget_engine_minutes,
+    )
+
+
+def unmeasured(revision: BriefRevision, measured: dict[str, Stage]) -> dict[str, Stage]:
+    """The stages that run no engine."""
+    nominated = revision.nomination is not None
+    past_verdict = revision.state in ("in-review", "approved", "rejected", "changes-requested")
+    signed = revision.state in ("approved", "rejected", "changes-requested")
+    return {
+        "nomination": Stage("nomination", "over" if nominated else "ahead"),
+        "verdict": Stage("verdict", "over" if past_verdict else "ahead"),
+        "review": Stage("review", "over" if signed else "ahead"),
+    }
+
+
+def marked_now(stages: list[Stage], revision: BriefRevision) -> list[Stage]:
+    """The first stage that is not over is the one that is on, while the brief measures or waits for its owner."""
+    if revision.state not in ("measuring", "in-review"):
+        return stages
+    on = "held" if revision.halted or revision.state == "in-review" else "now"
+    first = next((stage for stage in stages if stage.state == "ahead"), None)
+    return [replace(stage, state=on) if stage is first else stage for stage in stages]
+
+
+def measured_stage(
+    name: str, revision: BriefRevision, document: Brief, campaign: Campaign | None, overhead: float, at: datetime
+) -> Stage:
+    if name == "held-out" and revision.nomination is not None and not revision.nominee:
+        return Stage(name, "left-out")
+    if campaign is None:
+        total = planned_boots(name, document)
+        return Stage(name, "ahead", 0, total, total * (window_s(name, document) + overhead))
+    boots = latest_attempts(campaign.boots.all())
+    finished = [boot for boot in boots if boot.state == Boot.State.FINISHED]
+    running = next((boot for boot in boots if boot.state == Boot.State.RUNNING), None)
+    over = campaign.state == Campaign.State.DONE
+    left = 0.0 if over else sum(seconds_left(boot, document, overhead, at) for boot in boots)
+    repeated = len(campaign.boots.all()) - len(boots)
+    return Stage(name, "over" if over else "ahead", len(finished), len(boots), left, repeated, running)
+
+
+def planned_boots(name: str, document: Brief) -> int:
+    """As loadtests.planning lays them out: baselines stand around the candidates and, from four on, between them."""
+    candidates = len(document.candidates)
+    return {
+        "noise-floor": 2 * document.rule.noise_floor_pairs,
+        "tuning": candidates + (3 if candidates > 3 else 2),
+        "held-out": 2 * document.rule.pairs,
+        "fallback": 1,
+    }[name]
+
+
+def window_s(name: str, document: Brief) -> float:
+    levels = [document.level(document.peak)] if name == "fallback" else document.levels
+    return sum(level.duration_s for level in levels)
+
+
+def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
+    """What a boot has taken besides its levels' windows, on the average of those that finished."""
+    took = [
+        (boot.stopped_at - boot.started_at).total_seconds() - windows_of(boot, document)
+        for boot in boots
+        if boot.state == Boot.State.FINISHED and boot.started_at and boot.stopped_at and not boot.died
+    ]
+    return max(0.0, sum(took) / len(took)) if took else ASSUMED_OVERHEAD_S
+
+
+def windows_of(boot: Boot, document: Brief) -> float:
+    return sum(document.level(trial.level).duration_s for trial in boot.trials.all())
+
+
+def seconds_left(boot: Boot, document: Brief, overhead: float, at: datetime) -> float:
+    if boot.state not in (Boot.State.WAITING, Boot.State.RUNNING):
+        return 0.0
+    whole = windows_of(boot, document) + overhead
+    spent = (at - boot.started_at).total_seconds() if boot.started_at else 0.0
+    return max(5.0, whole - spent)
+
+
+def latest_attempts(boots: Iterable[Boot]) -> list[Boot]:
+    """The last attempt of each place, in the campaign's order."""
+    latest: dict[int, Boot] = {}
+    for boot in sorted(boots, key=lambda one: one.attempt):
+        latest[boot.position] = boot
+    return [latest[position] for position in sorted(latest)]

@@ -1,0 +1,31 @@
+// Times are written in UTC; the reader's own clock shows on hover.
+(() => {
+  "use strict";
+
+  const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+
+  const addLocalTimes = (root) => {
+    for (const time of root.querySelectorAll("time[datetime]:not([title])")) {
+      time.title = `${local.format(new Date(time.dateTime))} (your time)`;
+    }
+  };
+
+  // A form that sends the same act twice helps nobody.
+  document.addEventListener("submit", (event) => {
+    const form = event.target;
+    if (form.dataset.sent) event.preventDefault();
+    form.dataset.sent = "yes";
+  });
+  window.addEventListener("pageshow", () => {
+    for (const form of document.forms) delete form.dataset.sent;
+  });
+
+  // What is being read in a part that refreshes itself stays open.
+  document.addEventListener("htmx:beforeSwap", (event) => {
+    const open = [...event.detail.target.querySelectorAll("details[open][id]")].map((one) => one.id);
+    document.addEventListener("htmx:afterSettle", () => open.forEach((id) => document.getElementById(id)?.setAttribute("open", "")), { once: true });
+  });
+
+  document.addEventListener("htmx:afterSettle", (event) => addLocalTimes(event.target));
+  document.addEventListener("DOMContentLoaded", () => addLocalTimes(document));
+})();

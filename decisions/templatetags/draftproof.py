@@ -1,0 +1,393 @@
+"""How the pages write numbers, times, digests and states: a unit on every number, a word beside every colour."""
+
+import json
+import re
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from django import template
+from django.urls import reverse
+from django.utils.html import conditional_escape, format_html, json_script
+from django.utils.safestring import SafeString, mark_safe
+
+from decisions.rules.brief import Guardrail, Outcome
+from decisions.rules.measures import measure_of
+from decisions.rules.nomination import EXPLORATORY
+from decisions.selectors.events import subject_link
+from loadtests.traffic.levels import Arrival
+
+register = template.Library()
+
+MINUS, NARROW = "−", "\u202f"
+
+ICONS = {
+    "check": "M4 10.5 8.2 15 16 5.5",
+    "cross": "M5 5l10 10M15 5 5 15",
+    "circle": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13",
+    "turning": "M10 3.5a6.5 6.5 0 1 0 6.5 6.5",
+    "pencil": "M4 16l1-4L13.5 3.5l3 3L8 15z",
+    "lock": "M5 9.5h10v7H5zM7 9.5V7a3 3 0 0 1 6 0v2.5",
+    "eye": "M2.5 10S5.5 5 10 5s7.5 5 7.5 5-3 5-7.5 5-7.5-5-7.5-5M10 8.2a1.8 1.8 0 1 0 .01 0",
+    "back": "M8 5 3.5 9.5 8 14M3.5 9.5H12a4.5 4.5 0 0 1 4.5 4.5v1.5",
+    "minus": "M4.5 10h11",
+    "stop": "M5 5h10v10H5z",
+    "warning": "M10 3.2 18 16.5H2zM10 8v4M10 14.3v.1",
+    "question": "M6.6 7.2a3.4 3.4 0 1 1 5 3c-1.1.6-1.6 1.1-1.6 2.3M10 15.6v.1",
+    "void": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M5.5 14.5l9-9",
+    "hand": "M4 13.5c2.5-5 3.5-8 5.5-9 1.6-.6 1.7 1.5.6 4-1 2.3-2 5.5-.6 5.5 1.3 0 1.7-2.5 2.7-2.5.9 0 .5 1.6 1.3 1.6.7 0 1-.6 2.5-.6M3.5 17h13",
+    "info": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M10 9.3v4M10 6.7v.1",
+    "clock": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M10 6.5V10l2.5 1.5",
+}
+
+# word in the database → (icon, colour class, what the page says)
+STATES = {
+    "draft": ("pencil", "", "draft"),
+    "frozen": ("lock", "", "frozen"),
+    "measuring": ("turning", "run", "measuring"),
+    "in-review": ("eye", "wait", "in review"),
+    "approved": ("check", "good", "approved"),
+    "rejected": ("cross", "bad", "rejected"),
+    "changes-requested": ("back", "wait", "changes requested"),
+    "withdrawn": ("minus", "", "withdrawn"),
+    "cancelled": ("stop", "", "cancelled"),
+    "halted": ("warning", "wait", "halted"),
+    "queued": ("circle", "", "queued"),
+    "waiting": ("circle", "", "waiting"),
+    "running": ("turning", "run", "running"),
+    "done": ("check", "good", "done"),
+    "finished": ("check", "good", "finished"),
+    "stopped": ("warning", "wait", "stopped"),
+    "lost": ("warning", "bad", "lost"),
+    "void": ("void", "", "void"),
+    "cut-off": ("warning", "wait", "cut off"),
+    "died": ("cross", "bad", "engine died"),
+    "in-force": ("check", "good", "in force"),
+    "expired": ("clock", "wait", "expired"),
+    "revoked": ("back", "bad", "revoked"),
+    "superseded": ("minus", "", "superseded"),
+    "PASS": ("check", "good", "PASS"),
+    "FAIL": ("cross", "bad", "FAIL"),
+    "INCONCLUSIVE": ("question", "wait", "INCONCLUSIVE"),
+    "INVALID": ("void", "", "INVALID"),
+    "holds": ("check", "good", "holds"),
+    "shown": ("check", "good", "shown"),
+    "broken": ("cross", "bad", "broken"),
+    "open": ("question", "wait", "not shown"),
+    "approve": ("check", "good", "approved"),
+    "reject": ("cross", "bad", "rejected"),
+    "request-changes": ("back", "wait", "changes requested"),
+}
+
+
+@register.simple_tag
+def icon(name: str) -> SafeString:
+    return format_html('<svg class="icon" viewBox="0 0 20 20" aria-hidden="true"><path d="{}"/></svg>', ICONS[name])
+
+
+@register.simple_tag
+def state(word: str) -> SafeString:
+    """A state as icon and word; an unknown one is written as it is."""
+    shape, colour, text = STATES.get(word, ("circle", "", word))
+    classes = f"state state-{colour}" if colour else "state"
+    return format_html('<span class="{}">{}{}</span>', classes, icon(shape), text)
+
+
+@register.simple_tag
+def moment(at: datetime | None, to_the_second: bool = False) -> SafeString | str:
+    """A time in UTC; the script adds the reader's own on hover."""
+    if at is None:
+        return "–"
+    utc = at.astimezone(UTC)
+    clock = f"{utc:%H:%M:%S}" if to_the_second else f"{utc:%H:%M}"
+    return format_html(
+        '<time datetime="{}" class="nowrap">{}</time>',
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        f"{utc.day} {utc:%b %Y}, {clock} UTC",
+    )
+
+
+@register.simple_tag
+def day(at: datetime | None) -> SafeString | str:
+    if at is None:
+        return "–"
+    utc = at.astimezone(UTC)
+    return format_html(
+        '<time datetime="{}" class="nowrap">{}</time>',
+        utc.isoformat(timespec="seconds").replace("+00:00", "Z"),
+        f"{utc.day} {utc:%b %Y}",
+    )
+
+
+@register.filter
+def short(digest: str) -> str:
+    """7f3a…c21e: enough to compare by eye, the whole stands in the title or beside it."""
+    return f"{digest[:4]}…{digest[-4:]}" if len(digest) > 12 else digest
+
+
+@register.simple_tag(name="digest")
+def digest_tag(value: str, prefix: str = "sha256:") -> SafeString | str:
+    return format_html('<code title="{0}{1}">{0}{2}</code>', prefix, value, short(value)) if value else "–"
+
+
+@register.filter
+def number(value: Any) -> str:
+    """Thousands apart, at most four significant decimals; a real minus sign."""
+    if value is None or value == "":
+        return "–"
+    if not isinstance(value, int | float):
+        return str(value)
+    digits = 0 if isinstance(value, int) or value == int(value) or abs(value) >= 1000 else decimals(value)
+    return f"{value:,.{digits}f}".replace("-", MINUS)
+
+
+def decimals(value: float) -> int:
+    return 1 if abs(value) >= 100 else 2 if abs(value) >= 1 else 3
+
+
+@register.filter
+def percent(share: float | None, digits: int = 1) -> str:
+    return "–" if share is None else f"{100 * share:.{digits}f}{NARROW}%".replace("-", MINUS)
+
+
+@register.filter
+def signed_percent(share: float | None) -> str:
+    return "–" if share is None else f"{100 * share:+.1f}{NARROW}%".replace("-", MINUS)
+
+
+@register.filter
+def milliseconds(value: float | None) -> str:
+    """Milliseconds as a person reads them: ms below a second, seconds above."""
+    if value is None:
+        return "–"
+    return f"{value:.0f}{NARROW}ms" if abs(value) < 1000 else f"{value / 1000:.2f}{NARROW}s"
+
+
+@register.filter
+def seconds(value: float | None) -> str:
+    return "–" if value is None else f"{value:g}{NARROW}s"
+
+
+@register.filter
+def duration(value: float | None) -> str:
+    """Seconds as 45 s, 12 min, 1 h 20 min."""
+    if value is None:
+        return "–"
+    if value < 90:
+        return f"{value:.0f}{NARROW}s"
+    minutes = round(value / 60)
+    hours, rest = divmod(minutes, 60)
+    if not hours:
+        return f"{minutes}{NARROW}min"
+    return f"{hours}{NARROW}h {rest}{NARROW}min" if rest else f"{hours}{NARROW}h"
+
+
+@register.filter
+def minutes(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}{NARROW}min"
+
+
+@register.filter
+def lookup(mapping: Mapping[str, Any] | None, key: str) -> Any:
+    return (mapping or {}).get(key)
+
+
+@register.filter
+def words(name: str) -> str:
+    """first_token_quantile → first token quantile."""
+    return str(name).replace("_", " ")
+
+
+@register.filter
+def as_json(value: Any) -> str:
+    return json.dumps(value, indent=2, ensure_ascii=False, sort_keys=True)
+
+
+@register.filter
+def compact_json(value: Any) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True, separators=(", ", ": "))
+
+
+@register.filter
+def compact(mapping: Mapping[str, Any]) -> dict[str, Any]:
+    """Without the settings that were left out."""
+    return {key: value for key, value in mapping.items() if value is not None}
+
+
+@register.filter
+def document(model: Any) -> dict[str, Any]:
+    """A frozen model as the JSON document that is digested."""
+    dumped: dict[str, Any] = model.model_dump(mode="json", by_alias=True)
+    return dumped
+
+
+@register.filter
+def json_block(value: Any) -> SafeString:
+    """A data block for a script to read: never executed, and no text in it can end it."""
+    return json_script(value)
+
+
+@register.filter
+def span_of(spread: Mapping[str, float] | None) -> str:
+    if not spread:
+        return "–"
+    low, high = number(spread["from"]), number(spread["to"])
+    return low if low == high else f"{low} to {high}"
+
+
+@register.filter
+def cut_dash(name: str) -> str:
+    return name.replace("-", " ")
+
+
+@register.filter
+def text_of(content: bytes | memoryview) -> str:
+    return bytes(content).decode()
+
+
+@register.filter
+def lower_first(text: str) -> str:
+    return text[:1].lower() + text[1:]
+
+
+@register.filter
+def two_sided(confidence: float) -> str:
+    """One-sided bounds at 95 % are shown as the 90 % interval they make together."""
+    return f"{100 * (2 * confidence - 1):.4g}{NARROW}%"
+
+
+@register.filter
+def effect(share: float, scale: str) -> str:
+    return f"{100 * share:.1f} points" if scale == "difference" else f"{100 * share:.1f}{NARROW}%"
+
+
+FIGURE = re.compile(r"[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))")
+
+
+@register.filter
+def figures(sentence: str) -> SafeString:
+    """A sentence with its figures and their units in bold and unbroken."""
+    return mark_safe(  # noqa: S308 - the sentence is escaped first
+        FIGURE.sub(lambda found: f'<b class="nowrap">{found[0]}</b>', conditional_escape(sentence))
+    )
+
+
+@register.filter
+def exploratory_apart(reason: str) -> str:
+    """The nomination's reason without the note that every nomination ends with: the page says it once."""
+    return reason.removesuffix(EXPLORATORY).rstrip()
+
+
+@register.filter
+def outcome_sentence(outcome: Outcome) -> str:
+    """The outcome as one sentence."""
+    where = " and ".join(cell.label for cell in outcome.improve_in)
+    asked, margin = outcome.minimum_improvement, outcome.non_inferiority_margin
+    if outcome.metric == "attainment":
+        return (
+            f"Attainment (requests within deadline ÷ requests planned) must be better by at least {100 * asked:g} "
+            f"points at {where}, and nowhere else worse by more than {100 * margin:g} points."
+        )
+    name = "Verified output tokens per second"
+    if outcome.quantile is not None:
+        name = f"Completion time at p{100 * outcome.quantile:g}"
+    return (
+        f"{name} must be better by at least {100 * asked:g} % of the baseline at {where}, "
+        f"and nowhere else worse by more than {100 * margin:g} %."
+    )
+
+
+@register.filter
+def guardrail_sentence(rail: Guardrail) -> str:
+    name = measure_of(rail).label
+    limit = f"{rail.limit:g} s" if rail.quantile is not None else f"{100 * rail.limit:g} %"
+    if rail.kind == "absolute":
+        return f"{name} at {rail.cell.label}: at most {limit}"
+    if rail.metric == "kv_cache_tokens":
+        return f"{name}: at least {100 * (1 - rail.limit):g} % of the baseline's"
+    if rail.metric in ("failed_share", "late_share"):
+        return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} points above the baseline"
+    return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} % above the baseline"
+
+
+@register.filter
+def arrival_words(arrival: Arrival) -> str:
+    if arrival.process == "replay":
+        scale = arrival.time_scale or 1
+        return "replayed as recorded" if scale == 1 else f"replayed, times × {scale:g}"
+    bursts = f", gaps vary {arrival.cv:g}-fold (bursts)" if arrival.cv and arrival.cv > 1 else ""
+    return f"{arrival.process}, {arrival.rate:g} requests/s{bursts}"
+
+
+@register.filter
+def split_list(text: str) -> list[str]:
+    return text.split(",")
+
+
+@register.filter
+def fact(value: Any) -> str:
+    """One of the engine's facts: a number with its thousands apart, a list as words, anything deeper as JSON."""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int | float):
+        return number(value)
+    if isinstance(value, list) and all(isinstance(one, str | int | float) for one in value):
+        return " ".join(str(one) for one in value)
+    return value if isinstance(value, str) else "not known" if value is None else compact_json(value)
+
+
+@register.filter
+def gist(details: Mapping[str, Any]) -> str:
+    """The first words of an event's details: reasons first, digests shortened."""
+    ordered = sorted(details.items(), key=lambda one: one[0] not in ("reason", "verdict", "state", "purpose"))
+    parts = [
+        f"{words(key)} {short(str(value))}" if looks_hashed(value) else f"{words(key)} {fact(value)}"
+        for key, value in ordered
+        if value not in ("", None)
+    ]
+    text = ", ".join(parts)
+    return text if len(text) <= 90 else f"{text[:88]}…"
+
+
+def looks_hashed(value: Any) -> bool:
+    return isinstance(value, str) and len(value) == 64 and " " not in value
+
+
+@register.simple_tag
+def event_kind(kind: str) -> SafeString:
+    """Refusals and losses catch the eye; the rest stays calm."""
+    if kind.endswith("-refused"):
+        return format_html('<span class="state state-bad">{}{}</span>', icon("cross"), kind)
+    if kind.rsplit("-", 1)[-1] in ("lost", "halted", "stopped", "declared", "revoked"):
+        return format_html('<span class="state state-wait">{}{}</span>', icon("warning"), kind)
+    return format_html("{}", kind)
+
+
+@register.simple_tag
+def event_subject(subject: str) -> SafeString:
+    link = subject_link(subject)
+    if link is None:
+        return format_html("{}", subject)
+    return format_html('<a href="{}">{}</a>', reverse(link[0], args=link[1]), subject)
+
+
+@register.simple_tag(takes_context=True)
+def query(context: template.Context, **changes: Any) -> str:
+    """The page's query string with some of its fields changed."""
+    asked = context["request"].GET.copy()
+    for name, value in changes.items():
+        asked[name] = value
+    return f"?{asked.urlencode()}"
+
+
+@register.simple_tag
+def bars(counts: list[int]) -> SafeString:
+    """Counts per time bucket as a row of bars, without a scale: the table beside it has the numbers."""
+    tallest = max(counts, default=0) or 1
+    rects = "".join(
+        f'<rect x="{index}" y="{40 - 38 * count / tallest:.1f}" width=".8" height="{38 * count / tallest:.1f}"/>'
+        for index, count in enumerate(counts)
+    )
+    return mark_safe(  # noqa: S308 - built from numbers alone
+        f'<svg class="spark" viewBox="0 0 {max(len(counts), 1)} 40" preserveAspectRatio="none" aria-hidden="true">{rects}</svg>'
+    )

@@ -1,0 +1,1 @@
+"""Commands of ``draftproof`` that need no database."""

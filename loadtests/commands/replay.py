@@ -1,0 +1,247 @@
+"""``draftproof replay``: the load generator alone, against any OpenAI-compatible server."""
+
+import asyncio
+import json
+import signal
+import sys
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from pydantic import ValidationError
+
+from loadtests.canonical import digest
+from loadtests.evidence.manifest import Digests, Manifest, manifest_content, named, this_client, timestamp
+from loadtests.evidence.records import records_content
+from loadtests.evidence.store import write_durably
+from loadtests.evidence.summary import summarise
+from loadtests.generator import Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
+from loadtests.traffic.arrivals import arrival_times_ns
+from loadtests.traffic.levels import Arrival, Deadline, Level
+from loadtests.traffic.plan import plan_level
+from loadtests.traffic.planned import PlannedRequest, plan_content
+from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows
+
+UNUSABLE = 2
+UNREACHABLE = 3
+INTERRUPTED = 130
+MAX_SEED = 2**53 - 1
+
+
+class Unusable(click.ClickException):
+    """What was asked for can't be done; nothing was sent."""
+
+    exit_code = UNUSABLE
+
+
+class Nobody(click.ClickException):
+    exit_code = UNREACHABLE
+
+
+@dataclass(frozen=True)
+class Replay:
+    """Everything a replay does, settled before anything is sent."""
+
+    rows: list[Row]
+    planned: list[PlannedRequest]
+    level: Level
+    seed: int
+    endpoint: Endpoint
+    deadlines: dict[str, Deadline]
+
+
+def usable_rows(traffic: Path) -> list[Row]:
+    try:
+        rows = list(read_rows(traffic))
+    except BadRow as error:
+        raise Unusable(str(error)) from None
+    if not rows:
+        raise Unusable(f"{traffic.name} holds no request")
+    return rows
+
+
+def first_problem(error: ValueError) -> str:
+    if not isinstance(error, ValidationError):
+        return str(error)
+    one = error.errors()[0]
+    field = ".".join(str(part) for part in one["loc"])
+    return f"{field}: {one['msg']}" if field else str(one["msg"]).removeprefix("Value error, ")
+
+
+def whole_file_s(arrival: Arrival, rows: Sequence[Row], seed: int) -> float:
+    """The window in which every row of the file leaves once: up to where the next one would."""
+    recorded = [row.arrival_ns for row in rows]
+    if arrival.rate is None:
+        span = (max(recorded) - recorded[0]) * (arrival.time_scale or 1.0)
+        return span // NANOSECONDS + 1.0
+    for doubling in range(1, 20):
+        window_s = len(rows) / arrival.rate * 2**doubling
+        # Bursty gaps can leave a short window empty, which is an error there; a longer one isn't.
+        with suppress(ValueError):
+            times = arrival_times_ns(arrival, duration_s=window_s, seed=seed, recorded_ns=())
+            if len(times) > len(rows):
+                return max(times[len(rows)], 1) / NANOSECONDS
+    raise ValueError("the gaps are too uneven to say how long the file lasts: give --duration")
+
+
+def level_of(arrival: Arrival, rows: Sequence[Row], seed: int, duration: float | None, drain: float) -> Level:
+    window_s = whole_file_s(arrival, rows, seed) if duration is None else duration
+    return Level(name=arrival.process, arrival=arrival, duration_s=window_s, drain_s=drain)
+
+
+def deadlines_of(first_token: float | None, completion: float | None) -> dict[str, Deadline]:
+    if first_token is None and completion is None:
+        return {}
+    if first_token is None or completion is None:
+        raise Unusable("give both --first-token-deadline and --completion-deadline, or neither")
+    return {"default": Deadline(first_token_s=first_token, completion_s=completion)}
+
+
+def api_key_of(variable: str | None, read_variable: Callable[[str], str | None]) -> str | None:
+    if variable is None:
+        return None
+    if not (key := read_variable(variable)):
+        raise Unusable(f"--api-key-env names {variable}, which is not set")
+    return key
+
+
+def check_out(out: Path) -> None:
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise Unusable(f"{out} is there and not empty: evidence is never written over")
+
+
+async def reached(endpoint: Endpoint) -> Reached:
+    try:
+        found = await reach(endpoint)
+    except Unreachable as error:
+        raise Nobody(str(error)) from None
+    if found.models and endpoint.model not in found.models:
+        click.echo(f"warning: {endpoint.model} is not among the server's models: {', '.join(found.models)}", err=True)
+    return found
+
+
+def show(progress: Progress) -> None:
+    ended = " ".join(f"{status} {count}" for status, count in sorted(progress.ended.items()))
+    line = f"\r{progress.elapsed_s:6.0f} s  sent {progress.sent} of {progress.planned}  {ended}\x1b[K"
+    click.echo(line, err=True, nl=False)
+
+
+async def run(wanted: Replay) -> tuple[Reached, TrialRun]:
+    found = await reached(wanted.endpoint)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    trial = await run_trial(
+        wanted.planned,
+        wanted.endpoint,
+        level=wanted.level.name,
+        window_s=wanted.level.duration_s,
+        drain_s=wanted.level.drain_s,
+        on_progress=show if sys.stderr.isatty() else None,
+        stop=stop,
+    )
+    return found, trial
+
+
+def manifest_of(
+    wanted: Replay, found: Reached, trial: TrialRun, digests: Digests, summary: dict[str, Any], command: Sequence[str]
+) -> Manifest:
+    return Manifest(
+        # We neither started nor probed the server, so nobody can approve on this.
+        evidence_class="imported",
+        level=wanted.level.model_dump(mode="json"),
+        base_url=wanted.endpoint.base_url,
+        model=wanted.endpoint.model,
+        started_at=timestamp(trial.started_at),
+        window_s=trial.window_s,
+        drain_s=trial.drain_s,
+        stopped=trial.stopped,
+        digests=digests,
+        planned=summary["planned"],
+        statuses=summary["statuses"],
+        lag_ms=trial.lag_ms,
+        fingerprints=named(trial.fingerprints),
+        findings=tuple(trial.findings),
+        seeds={"arrivals": wanted.seed},
+        engine={"models": None if found.models is None else list(found.models)},
+        client=this_client(command),
+    )
+
+
+def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Sequence[str]) -> dict[str, Any]:
+    """Write plan, records and manifest, in this order, and give the summary."""
+    plan, records = plan_content(wanted.planned, wanted.level.name), records_content(trial.records)
+    digests = Digests(plan=digest(plan), records=digest(records), part=part_digest(wanted.rows))
+    summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.deadlines)
+    manifest = manifest_content(manifest_of(wanted, found, trial, digests, summary, command))
+    for name, content in (("plan.json", plan), ("records.parquet", records), ("manifest.json", manifest)):
+        write_durably(out / name, content)
+    return summary | {
+        "stopped": trial.stopped,
+        "findings": trial.findings,
+        "fingerprints": named(trial.fingerprints),
+        "manifest_sha256": digest(manifest),
+        "out": str(out),
+    }
+
+
+@click.command()
+@click.option("--traffic", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--base-url", required=True, help="Server's address, with or without /v1.")
+@click.option("--model", required=True, help="Model name to ask for.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
+@click.option("--arrival", default="replay", type=click.Choice(["replay", "constant", "poisson", "gamma"]))
+@click.option("--rate", type=float, help="Requests per second (not for replay).")
+@click.option("--cv", type=float, help="Coefficient of variation of the gaps (gamma alone).")
+@click.option("--seed", default=0, type=click.IntRange(0, MAX_SEED), help="Draws the arrival times.")
+@click.option("--time-scale", type=float, help="Below 1 squeezes recorded times, above 1 stretches them.")
+@click.option("--duration", type=float, help="Window in seconds; without it every row of the file leaves once.")
+@click.option("--drain", default=30.0, show_default=True, help="Seconds that open requests get after the window.")
+@click.option("--first-token-deadline", type=float, help="Seconds from the planned arrival.")
+@click.option("--completion-deadline", type=float, help="Seconds from the planned arrival.")
+@click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
+@click.pass_context
+def replay(
+    context: click.Context,
+    traffic: Path,
+    base_url: str,
+    model: str,
+    out: Path,
+    arrival: Any,
+    rate: float | None,
+    cv: float | None,
+    seed: int,
+    time_scale: float | None,
+    duration: float | None,
+    drain: float,
+    first_token_deadline: float | None,
+    completion_deadline: float | None,
+    api_key_env: str | None,
+) -> None:
+    """Send a traffic file to a server at its planned times and print a JSON summary.
+
+    Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of its
+    requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 130 after Ctrl-C, with
+    what was measured until then.
+    """
+    check_out(out)
+    rows = usable_rows(traffic)
+    try:
+        process = Arrival(process=arrival, rate=rate, cv=cv, time_scale=time_scale)
+        level = level_of(process, rows, seed, duration, drain)
+        wanted = Replay(
+            rows=rows,
+            planned=plan_level(list(enumerate(rows)), level, seed=seed, prefix="r"),
+            level=level,
+            seed=seed,
+            endpoint=Endpoint(base_url, model, api_key_of(api_key_env, context.obj)),
+            deadlines=deadlines_of(first_token_deadline, completion_deadline),
+        )
+    except ValueError as error:
+        raise Unusable(first_problem(error)) from None
+    found, trial = uvloop.run(run(wanted))
+    click.echo(json.dumps(keep(wanted, found, trial, out, sys.argv), indent=2, ensure_ascii=False))
+    context.exit(INTERRUPTED if trial.stopped else 0)

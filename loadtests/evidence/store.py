@@ -1,0 +1,142 @@
+"""A content-addressed, write-once directory: root/sha256/ab/cdef… holds the bytes whose SHA-256 is abcdef….
+
+A file is written under a temporary name, flushed to the disk with its directory, and only then gets its name, so a
+name that can be seen always has all of its bytes.
+"""
+
+import os
+import re
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from hashlib import file_digest, sha256
+from pathlib import Path
+from shutil import copyfileobj
+from typing import BinaryIO
+
+from loadtests.canonical import digest
+
+DIGEST = re.compile(r"[0-9a-f]{64}")
+READ_ONLY = 0o444
+
+
+class EvidenceMissing(LookupError):
+    """The store holds nothing of this digest."""
+
+
+class EvidenceDamaged(RuntimeError):
+    """The bytes under a digest are not the bytes that were put there."""
+
+    def __init__(self, wanted: str, path: Path, found: str) -> None:
+        super().__init__(f"evidence {wanted} is damaged: {path} holds bytes of digest {found}")
+        self.digest, self.path, self.found = wanted, path, found
+
+
+def sync_directory(directory: Path) -> None:
+    """A new name survives a power cut only once its directory is on the disk."""
+    handle = os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def make_directory(directory: Path) -> None:
+    """Create the directory and its parents, each made durable in the one above it."""
+    if directory.is_dir():
+        return
+    make_directory(directory.parent)
+    directory.mkdir(exist_ok=True)
+    sync_directory(directory.parent)
+
+
+@contextmanager
+def incoming(directory: Path) -> Iterator[tuple[BinaryIO, Path]]:
+    """A temporary file that is gone afterwards, unless it was given its name."""
+    handle, name = tempfile.mkstemp(prefix=".incoming-", dir=directory)
+    path = Path(name)
+    try:
+        with os.fdopen(handle, "wb") as sink:
+            yield sink, path
+    finally:
+        with suppress(FileNotFoundError):
+            path.unlink()
+
+
+def settle(sink: BinaryIO, path: Path, final: Path, mode: int) -> None:
+    sink.flush()
+    os.fchmod(sink.fileno(), mode)
+    os.fsync(sink.fileno())
+    path.replace(final)
+    sync_directory(final.parent)
+
+
+def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
+    """All of the bytes under the name, on the disk, or nothing."""
+    make_directory(path.parent)
+    with incoming(path.parent) as (sink, temporary):
+        sink.write(content)
+        settle(sink, temporary, path, mode)
+
+
+class EvidenceStore:
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.base = root / "sha256"
+
+    def path(self, wanted: str) -> Path:
+        if not DIGEST.fullmatch(wanted):
+            raise ValueError(f"not a SHA-256 digest of 64 lower-case hexadecimal digits: {wanted!r}")
+        return self.base / wanted[:2] / wanted[2:]
+
+    def has(self, wanted: str) -> bool:
+        return self.path(wanted).is_file()
+
+    def put(self, content: bytes) -> str:
+        """Keep the bytes; returns their digest. Bytes already here are checked, and never written again."""
+        name = digest(content)
+        self._keep(name, lambda final: write_durably(final, content, READ_ONLY))
+        return name
+
+    def put_file(self, source: Path) -> str:
+        """Keep a file of any size. It is hashed while it is copied, so a file that still grows can't mislead."""
+        make_directory(self.base)
+        with incoming(self.base) as (sink, temporary):
+            with source.open("rb") as opened:
+                copyfileobj(opened, sink, 1 << 20)
+            sink.flush()
+            name = digest_of_file(temporary)
+            self._keep(name, lambda final: settle(sink, temporary, final, READ_ONLY))
+        return name
+
+    def get(self, wanted: str) -> bytes:
+        """The bytes of this digest, checked; raises EvidenceMissing or EvidenceDamaged."""
+        path = self.path(wanted)
+        try:
+            content = path.read_bytes()
+        except FileNotFoundError:
+            raise EvidenceMissing(f"no evidence {wanted} in {self.root}") from None
+        if (found := sha256(content).hexdigest()) != wanted:
+            raise EvidenceDamaged(wanted, path, found)
+        return content
+
+    def check(self, wanted: str) -> None:
+        """Like ``get`` for a file of any size, without its bytes."""
+        path = self.path(wanted)
+        if not path.is_file():
+            raise EvidenceMissing(f"no evidence {wanted} in {self.root}")
+        if (found := digest_of_file(path)) != wanted:
+            raise EvidenceDamaged(wanted, path, found)
+
+    def _keep(self, name: str, write: Callable[[Path], None]) -> None:
+        if self.has(name):
+            self.check(name)
+            return
+        final = self.path(name)
+        make_directory(final.parent)
+        write(final)
+
+
+def digest_of_file(path: Path) -> str:
+    with path.open("rb") as opened:
+        return file_digest(opened, "sha256").hexdigest()

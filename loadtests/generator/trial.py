@@ -1,0 +1,257 @@
+"""A trial: every planned request leaves at its time, and each ends in exactly one status."""
+
+import asyncio
+import gc
+import resource
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+
+import aiohttp
+
+from loadtests.canonical import canonical, digest
+from loadtests.evidence.records import RequestRecord, Status
+from loadtests.evidence.summary import lag_ms
+from loadtests.generator.answer import Outcome, count_of, counts_of, milliseconds_of
+from loadtests.generator.endpoint import Endpoint, open_session
+from loadtests.generator.exchange import Clock, Exchange, converse
+from loadtests.generator.progress import Progress, Tell, end_tasks, telling
+from loadtests.traffic.planned import PlannedRequest
+from loadtests.traffic.rows import NANOSECONDS, Row, request_body
+
+# Time to get going before the trial's zero, so that a request planned at 0 isn't late.
+LEAD_NS = 50_000_000
+# Timers of the event loop are whole milliseconds and fire late rather than early: sleep to just before, then spin.
+SPIN_NS = 1_000_000
+SERVER_ENDED = Outcome("failed", "the server's process had ended before this request was to leave")
+
+
+@dataclass(frozen=True)
+class TrialRun:
+    """The records in plan order, and what is true of the whole trial. ``started_at`` is UTC in ns since 1970."""
+
+    records: list[RequestRecord]
+    started_at: int
+    window_s: float
+    drain_s: float
+    stopped: bool
+    lag_ms: dict[str, float] | None
+    fingerprints: dict[str | None, int]
+    findings: list[str]
+
+
+@dataclass(frozen=True)
+class WarmUp:
+    planned: int
+    completed: int
+    errors: list[str] = field(default_factory=list)
+
+
+def prepared(row: Row, model: str) -> tuple[bytes, str]:
+    """The exact bytes sent for a row, and the digest of its messages."""
+    body = request_body(row, model)
+    return canonical(body), digest(canonical(body["messages"]))
+
+
+def raise_file_limit() -> None:
+    """Each open request is a file descriptor, and the soft limit is often 1,024."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft != hard:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+
+
+class Trial:
+    def __init__(
+        self,
+        planned: Sequence[PlannedRequest],
+        endpoint: Endpoint,
+        server_alive: Callable[[], bool] | None,
+    ) -> None:
+        self.planned = planned
+        self.endpoint = endpoint
+        self.server_alive = server_alive
+        rows = {one.row: prepared(one.traffic_row, endpoint.model) for one in planned}
+        self.prompts = [rows[one.row][1] for one in planned]
+        self.exchanges = [Exchange(rows[one.row][0]) for one in planned]
+        self.open: set[asyncio.Task[None]] = set()
+        self.sent = 0
+        self.ended: Counter[str] = Counter()
+        self.clock = Clock(time.monotonic_ns())
+        self.started_at = time.time_ns()
+
+    async def depart(self, session: aiohttp.ClientSession) -> None:
+        """Send each request at its planned time. One that is overdue leaves at once; none is dropped."""
+        for one, exchange in sorted(
+            zip(self.planned, self.exchanges, strict=True), key=lambda pair: pair[0].planned_ns
+        ):
+            await self.until(one.planned_ns)
+            if self.server_alive is not None and not self.server_alive():
+                exchange.ended_ns = self.clock.now()
+                self.end(exchange, SERVER_ENDED)
+                continue
+            task = asyncio.create_task(self.carry(exchange, session))
+            self.open.add(task)
+            task.add_done_callback(self.open.discard)
+
+    async def until(self, planned_ns: int) -> None:
+        while True:
+            left = planned_ns - self.clock.now()
+            if left <= 0:
+                return
+            await asyncio.sleep(max(0, left - SPIN_NS) / NANOSECONDS)
+
+    async def carry(self, exchange: Exchange, session: aiohttp.ClientSession) -> None:
+        self.sent += 1
+        await converse(exchange, session, self.endpoint.chat_url, self.clock)
+        self.ended.update([exchange.outcome.status] if exchange.outcome else [])
+
+    def end(self, exchange: Exchange, outcome: Outcome) -> None:
+        exchange.outcome = outcome
+        self.ended[outcome.status] += 1
+
+    async def to_the_end(self, session: aiohttp.ClientSession) -> None:
+        await self.depart(session)
+        while self.open:
+            await asyncio.wait(self.open)
+
+    async def run(self, close_after_s: float, stop: asyncio.Event) -> bool:
+        """Until all have ended, the drain is over, or we are stopped; says whether we were."""
+        self.clock, self.started_at = Clock(time.monotonic_ns() + LEAD_NS), time.time_ns() + LEAD_NS
+        async with open_session(self.endpoint) as session:
+            everything = asyncio.create_task(self.to_the_end(session))
+            stopping = asyncio.create_task(stop.wait())
+            try:
+                left_s = close_after_s - self.clock.now() / NANOSECONDS
+                await asyncio.wait({everything, stopping}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+                self.close("cancelled" if stop.is_set() else "timed_out")
+            finally:
+                await end_tasks(everything, stopping, *self.open)
+        if not everything.cancelled():
+            everything.result()
+        return stop.is_set()
+
+    def close(self, status: Status) -> None:
+        """Give what is still open its status. What has its outcome keeps it."""
+        reason = "stopped" if status == "cancelled" else "still open at the end of the drain"
+        for exchange in self.exchanges:
+            if exchange.outcome is None:
+                exchange.outcome = Outcome("not_sent" if exchange.sent_ns is None else status, reason)
+        self.ended = Counter(one.outcome.status for one in self.exchanges if one.outcome)
+
+    def progress(self) -> Progress:
+        return Progress(len(self.planned), self.sent, dict(self.ended), max(0, self.clock.now()) / NANOSECONDS)
+
+    def records(self, level: str) -> list[RequestRecord]:
+        triples = zip(self.planned, self.prompts, self.exchanges, strict=True)
+        return [record_of(one, prompt, exchange, level) for one, prompt, exchange in triples]
+
+    def findings(self) -> list[str]:
+        found: Counter[str] = Counter()
+        for exchange in self.exchanges:
+            found.update(exchange.answer.contradictions())
+            found.update([exchange.client_fault] if exchange.client_fault else [])
+        return [f"{count} requests: {text}" for text, count in sorted(found.items())]
+
+
+def record_of(planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, level: str) -> RequestRecord:
+    answer, outcome = exchange.answer, exchange.outcome
+    if outcome is None:
+        raise RuntimeError(f"request {planned.request_id} has no status: a fault of the generator")
+    return RequestRecord(
+        request_id=planned.request_id,
+        row=planned.row,
+        class_=planned.class_,
+        level=level,
+        prompt_sha256=prompt_sha256,
+        prompt_tokens=answer.prompt_tokens,
+        planned_ns=planned.planned_ns,
+        sent_ns=exchange.sent_ns,
+        first_token_ns=answer.first_token_ns,
+        last_token_ns=answer.last_token_ns,
+        ended_ns=exchange.ended_ns,
+        server_queue_ms=milliseconds_of(answer.metrics.get("queue_time_ms")),
+        server_prefill_ms=milliseconds_of(answer.metrics.get("time_to_first_token_ms")),
+        server_decode_ms=milliseconds_of(answer.metrics.get("generation_time_ms")),
+        status=outcome.status,
+        finish_reason=answer.finish_reason,
+        output_tokens=answer.output_tokens,
+        chunks=answer.chunks,
+        rounds=count_of(answer.speculation.get("num_spec_steps")),
+        draft_tokens=count_of(answer.speculation.get("num_draft_tokens")),
+        accepted_tokens=count_of(answer.speculation.get("num_accepted_draft_tokens")),
+        accepted_histogram=counts_of(answer.speculation.get("acceptance_histogram")),
+        output_sha256=answer.output_sha256,
+        error=outcome.error,
+        fingerprint=answer.fingerprint,
+    )
+
+
+@contextmanager
+def steady_memory() -> Iterator[None]:
+    """Keep the garbage collector from walking everything that was there before the trial: a pause is lag."""
+    gc.collect()
+    gc.freeze()
+    try:
+        yield
+    finally:
+        gc.unfreeze()
+
+
+async def run_trial(
+    planned: Sequence[PlannedRequest],
+    endpoint: Endpoint,
+    *,
+    level: str,
+    window_s: float,
+    drain_s: float,
+    on_progress: Tell | None = None,
+    stop: asyncio.Event | None = None,
+    server_alive: Callable[[], bool] | None = None,
+) -> TrialRun:
+    """Run the plan against the endpoint. The records are in plan order, one for each planned request, always.
+
+    ``on_progress`` is called every second and at the end, always from the same thread, which is not the loop's.
+    ``stop`` ends the trial early: open requests are cancelled, the rest not sent. While ``server_alive`` says no,
+    requests fail at their planned time without a connection.
+    """
+    raise_file_limit()
+    trial = Trial(planned, endpoint, server_alive)
+    with steady_memory():
+        async with telling(on_progress, trial.progress) as told:
+            stopped = await trial.run(window_s + drain_s, stop or asyncio.Event())
+    records = trial.records(level)
+    return TrialRun(
+        records=records,
+        started_at=trial.started_at,
+        window_s=window_s,
+        drain_s=drain_s,
+        stopped=stopped,
+        lag_ms=lag_ms(records),
+        fingerprints=dict(Counter(one.fingerprint for one in records if one.status == "completed")),
+        findings=trial.findings() + told,
+    )
+
+
+async def warm_up(
+    endpoint: Endpoint, requests: Sequence[dict[str, object]], *, concurrency: int = 4, timeout_s: float = 120
+) -> WarmUp:
+    """Send the request bodies, at most ``concurrency`` at a time, and wait for all; they are in no record."""
+    exchanges = [Exchange(canonical(body)) for body in requests]
+    slots, clock = asyncio.Semaphore(concurrency), Clock(time.monotonic_ns())
+
+    async def one(exchange: Exchange, session: aiohttp.ClientSession) -> None:
+        async with slots:
+            await converse(exchange, session, endpoint.chat_url, clock)
+
+    async with open_session(endpoint) as session:
+        tasks = [asyncio.create_task(one(exchange, session)) for exchange in exchanges]
+        try:
+            if tasks:
+                await asyncio.wait(tasks, timeout=timeout_s)
+        finally:
+            await end_tasks(*tasks)
+    outcomes = [exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s") for exchange in exchanges]
+    errors = [f"{one.status}: {one.error}" for one in outcomes if one.status != "completed"]
+    return WarmUp(len(outcomes), len(outcomes) - len(errors), errors)

@@ -1,0 +1,1 @@
+"""Pure statistics of trials and pairs: arrays in, numbers out. Every function names its source."""

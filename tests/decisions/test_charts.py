@@ -1,0 +1,267 @@
+import json
+import math
+import re
+from pathlib import Path
+from typing import Any
+
+import plotly
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from decisions.charts import (
+    Chart,
+    Interval,
+    LevelAttainment,
+    arrivals_over_time,
+    attainment_by_level,
+    completion_ecdf,
+    draft_length_heat_map,
+    pairs_forest,
+)
+from decisions.charts.figure import COLOURS
+
+STATIC = Path(__file__).parents[2] / "decisions" / "static" / "draftproof"
+
+
+def completion(**changes: Any) -> Chart:
+    numbers: dict[str, Any] = {
+        "baseline_s": [2.0, 1.0, 8.0],
+        "candidate_s": [0.5, 1.0, 1.5, 4.0],
+        "baseline_planned": 4,
+        "candidate_planned": 4,
+        "deadline_s": 6.0,
+    }
+    return completion_ecdf("peak", **(numbers | changes))
+
+
+def attainment() -> Chart:
+    return attainment_by_level(
+        [
+            LevelAttainment("quiet", Interval(1.0, 0.98, 1.0), Interval(1.0)),
+            LevelAttainment("peak", Interval(0.71, 0.6, 0.79), Interval(0.76, 0.65, 0.85)),
+        ]
+    )
+
+
+def heat_map(*, higher_is_better: bool = True) -> Chart:
+    return draft_length_heat_map(
+        labels=["ngram K=2", "ngram K=4"],
+        levels=["quiet", "peak"],
+        ratios={("ngram K=2", "quiet"): 2.0, ("ngram K=2", "peak"): 0.5, ("ngram K=4", "quiet"): 1.125},
+        metric="SLO goodput",
+        higher_is_better=higher_is_better,
+    )
+
+
+def forest(**changes: Any) -> Chart:
+    numbers: dict[str, Any] = {
+        "cell": "peak",
+        "metric": "attainment",
+        "values": [0.01, 0.03, -0.0001, 0.02],
+        "interval": Interval(0.015, 0.002, 0.028),
+        "required": 0.02,
+        "required_is": "minimum improvement",
+        "scale": "points",
+        "confidence": 0.9,
+    }
+    return pairs_forest(**(numbers | changes))
+
+
+EVERY_CHART = [completion(), attainment(), heat_map(), forest(), arrivals_over_time([3, 0, 1], bucket_s=10)]
+
+
+@pytest.mark.parametrize("chart", EVERY_CHART, ids=["completion", "attainment", "heat map", "pairs", "arrivals"])
+class TestEveryChart:
+    def test_is_small_plain_json(self, chart: Chart) -> None:
+        assert json.loads(json.dumps(chart.figure, allow_nan=False)) == chart.figure
+        assert len(json.dumps(chart.figure)) < 100 * 1024
+
+    def test_lies_in_the_page(self, chart: Chart) -> None:
+        layout = chart.figure["layout"]
+        assert "title" not in layout
+        assert layout["paper_bgcolor"] == layout["plot_bgcolor"] == "rgba(0,0,0,0)"
+        assert layout["font"]["family"] == "inherit"
+
+    def test_uses_no_trace_that_needs_webgl(self, chart: Chart) -> None:
+        assert {trace["type"] for trace in chart.figure["data"]} <= {"scatter", "bar", "heatmap"}
+
+    def test_names_the_meaning_of_every_colour(self, chart: Chart) -> None:
+        drawn = set(re.findall(r"#[0-9a-f]{6}", json.dumps({**chart.figure["layout"], "meta": None})))
+        drawn |= set(re.findall(r"#[0-9a-f]{6}", json.dumps(chart.figure["data"])))
+        assert drawn <= set(chart.figure["layout"]["meta"]["colours"]) == set(COLOURS)
+
+    def test_has_one_sentence_and_a_whole_table(self, chart: Chart) -> None:
+        assert chart.caption.endswith(".")
+        assert chart.table.rows
+        assert {len(row) for row in chart.table.rows} == {len(chart.table.headers)}
+
+
+def test_a_completion_curve_ends_at_completed_of_planned() -> None:
+    baseline, candidate = completion().figure["data"]
+    assert (baseline["x"], baseline["y"]) == ([1.0, 1.0, 2.0, 8.0, 10.8], [0, 0.25, 0.5, 0.75, 0.75])
+    assert (candidate["x"], candidate["y"]) == ([0.5, 0.5, 1.0, 1.5, 4.0, 10.8], [0, 0.25, 0.5, 0.75, 1, 1])
+
+
+def test_completion_in_words_and_numbers() -> None:
+    chart = completion()
+    assert chart.caption == (
+        "At peak, 2 of 4 baseline requests and 4 of 4 candidate requests completed within 6 s of their planned arrival."
+    )
+    assert chart.table == (
+        ("arm", "planned", "completed", "within 6 s", "50 % of planned by", "90 % of planned by", "99 % of planned by"),
+        (
+            ("baseline", "4", "3 (75.0 %)", "2 (50.0 %)", "2 s", "not reached", "not reached"),
+            ("candidate", "4", "4 (100.0 %)", "4 (100.0 %)", "1 s", "4 s", "4 s"),
+        ),
+    )
+
+
+def test_the_deadline_is_named_above_the_plot() -> None:
+    layout = completion().figure["layout"]
+    assert layout["shapes"][0]["x0"] == layout["shapes"][0]["x1"] == 6.0
+    words = layout["annotations"][0]
+    assert (words["text"], words["yanchor"], words["y"]) == ("deadline 6 s", "bottom", 1)
+    assert words["x"] == pytest.approx(math.log10(6))
+
+
+def test_without_a_deadline_none_is_drawn() -> None:
+    chart = completion(deadline_s=None)
+    assert "shapes" not in chart.figure["layout"]
+    assert chart.caption == "At peak, 3 of 4 baseline requests and 4 of 4 candidate requests completed."
+
+
+def test_an_arm_in_which_nothing_completed_is_still_shown() -> None:
+    chart = completion(candidate_s=[])
+    assert chart.figure["data"][1]["x"] == []
+    assert "0 of 4 candidate requests" in chart.caption
+
+
+def test_more_completed_than_planned_is_refused() -> None:
+    with pytest.raises(ValueError, match="3 requests completed, but only 2 were planned"):
+        completion(baseline_planned=2)
+
+
+@given(st.lists(st.floats(0, 1e5), max_size=3_000), st.integers(0, 50))
+@settings(max_examples=25, deadline=None)
+def test_a_curve_has_at_most_a_thousand_points_and_never_falls(times: list[float], missing: int) -> None:
+    chart = completion(baseline_s=times, baseline_planned=len(times) + missing)
+    curve = chart.figure["data"][0]
+    assert len(curve["x"]) <= 1_000
+    assert curve["x"] == sorted(curve["x"])
+    assert curve["y"] == sorted(curve["y"])
+    if times:
+        assert curve["y"][-1] == pytest.approx(len(times) / (len(times) + missing), abs=1e-6)
+    assert len(json.dumps(chart.figure)) < 100 * 1024
+
+
+def test_attainment_shows_both_arms_with_their_intervals() -> None:
+    chart = attainment()
+    baseline, candidate = chart.figure["data"]
+    assert baseline["x"] == [100, 71]
+    assert baseline["error_x"]["array"] == pytest.approx([0, 8])
+    assert baseline["error_x"]["arrayminus"] == pytest.approx([2, 11])
+    assert candidate["error_x"]["array"] == pytest.approx([0, 9])
+    assert baseline["marker"]["symbol"] != candidate["marker"]["symbol"]
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["quiet", "peak"]
+    assert chart.caption == (
+        "Requests within deadline, baseline → candidate: quiet 100.0 % → 100.0 %; peak 71.0 % → 76.0 %."
+    )
+    assert chart.table.rows == (
+        ("quiet", "100.0 % (98.0 % to 100.0 %)", "100.0 %", "0.0 points"),
+        ("peak", "71.0 % (60.0 % to 79.0 %)", "76.0 % (65.0 % to 85.0 %)", "+5.0 points"),
+    )
+
+
+def test_attainment_before_any_level_is_measured() -> None:
+    assert attainment_by_level([]).caption == "No load level has been measured yet."
+
+
+def test_the_heat_map_is_centred_on_the_baseline_and_empty_where_nothing_was_measured() -> None:
+    chart = heat_map()
+    trace = chart.figure["data"][0]
+    assert trace["text"] == [["2.00×", "0.50×"], ["1.12×", ""]]
+    assert trace["z"] == [[0.69315, -0.69315], [0.11778, None]]
+    assert (trace["zmin"], trace["zmax"]) == (-0.69315, 0.69315)
+    assert chart.caption == (
+        "Ratio of SLO goodput to the baseline: best 2.00× with ngram K=2 at quiet, "
+        "worst 0.50× with ngram K=2 at peak; 1.00× is the baseline."
+    )
+    assert chart.table == (
+        ("draft length", "quiet", "peak"),
+        (("ngram K=2", "2.00×", "0.50×"), ("ngram K=4", "1.12×", "not measured")),
+    )
+
+
+def test_the_heat_map_turns_round_where_less_is_better() -> None:
+    chart = heat_map(higher_is_better=False)
+    scale = chart.figure["data"][0]["colorscale"]
+    assert scale == list(reversed([[1 - at, colour] for at, colour in heat_map().figure["data"][0]["colorscale"]]))
+    assert "best 0.50× with ngram K=2 at peak" in chart.caption
+
+
+def test_the_heat_map_before_tuning() -> None:
+    chart = draft_length_heat_map(labels=["ngram K=2"], levels=["peak"], ratios={}, metric="attainment")
+    assert chart.caption == "No draft length has been measured yet."
+    assert chart.table.rows == (("ngram K=2", "not measured"),)
+
+
+def test_the_forest_holds_pairs_interval_and_limit() -> None:
+    chart = forest()
+    pairs, over_all = chart.figure["data"]
+    assert pairs["x"] == pytest.approx([1, 3, -0.01, 2])
+    assert over_all["x"] == [1.5]
+    assert over_all["error_x"]["arrayminus"] == pytest.approx([1.3])
+    assert chart.figure["layout"]["annotations"][0]["text"] == "minimum improvement +2.0 points"
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["pair 1", "pair 2", "pair 3", "pair 4", "all pairs"]
+    assert chart.table.rows == (
+        ("pair 1", "+1.0 points"),
+        ("pair 2", "+3.0 points"),
+        ("pair 3", "0.0 points"),
+        ("pair 4", "+2.0 points"),
+        ("all pairs (90 % interval)", "+1.5 points (+0.2 points to +2.8 points)"),
+        ("minimum improvement", "+2.0 points"),
+    )
+
+
+def test_the_forest_of_ratios_is_centred_on_one() -> None:
+    chart = forest(values=[0.9, 1.02], interval=Interval(0.96), required=1.05, scale="ratio")
+    assert chart.figure["layout"]["shapes"][0]["x0"] == 1.0
+    assert chart.caption == (
+        "At peak, attainment over 2 pairs: 0.96×, no interval at 90 % confidence; minimum improvement 1.05×."
+    )
+
+
+def test_arrivals_stand_on_the_time_they_count() -> None:
+    chart = arrivals_over_time([3, 0, 1], bucket_s=10)
+    bars = chart.figure["data"][0]
+    assert (bars["x"], bars["y"], bars["width"], bars["offset"]) == ([0, 10, 20], [3, 0, 1], 10, 0)
+    assert chart.caption == "4 requests over 30 s; the busiest 10 s had 3, the average 1.3."
+    assert chart.table == (("from", "requests in 10 s"), (("0 s", "3"), ("10 s", "0"), ("20 s", "1")))
+
+
+def test_long_traffic_counts_in_minutes() -> None:
+    chart = arrivals_over_time([1] * 100, bucket_s=60)
+    assert chart.figure["layout"]["xaxis"]["title"]["text"] == "minutes from the first arrival"
+    assert chart.figure["data"][0]["x"][:3] == [0, 1, 2]
+
+
+def test_no_arrivals() -> None:
+    assert arrivals_over_time([], bucket_s=10).caption == "No request has arrived."
+
+
+def test_the_stand_ins_match_the_installed_plotly() -> None:
+    """charts.js keeps plotly's bundle from adding inline styles by their ids; a new version may have new ones."""
+    bundle = (Path(plotly.__file__).parent / "package_data" / "plotly.min.js").read_text(encoding="utf-8")
+    script = (STATIC / "charts.js").read_text(encoding="utf-8")
+    guarded = set(re.findall(r'getElementById\("([0-9a-f]{64})"\)', bundle))
+    assert guarded
+    assert all(one in script for one in guarded)
+    assert bundle.count('createElement("style")') == len(guarded) + 1
+    assert ".no-inline-styles" in bundle
+
+
+def test_the_script_has_a_colour_for_every_meaning() -> None:
+    script = (STATIC / "charts.js").read_text(encoding="utf-8")
+    for scheme in re.findall(r"(?:light|dark): \{([^}]*)\}", script):
+        assert set(COLOURS.values()) <= set(re.findall(r"(\w+): ", scheme))

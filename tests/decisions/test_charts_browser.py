@@ -1,0 +1,114 @@
+"""The charts in Chromium under the policy that the pages have: nothing refused, nothing asked of another host."""
+
+import json
+import shutil
+import threading
+from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+
+import plotly
+import pytest
+
+from decisions.charts import Interval, arrivals_over_time, completion_ecdf, draft_length_heat_map, pairs_forest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
+
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; font-src 'self'; connect-src 'self'"
+)
+STATIC = Path(__file__).parents[2] / "decisions" / "static" / "draftproof"
+FILES = {
+    "/charts.js": STATIC / "charts.js",
+    "/plotly.css": STATIC / "plotly.css",
+    "/plotly.min.js": Path(plotly.__file__).parent / "package_data" / "plotly.min.js",
+}
+CHARTS = [
+    completion_ecdf("peak", baseline_s=[1, 2], candidate_s=[1], baseline_planned=2, candidate_planned=2, deadline_s=3),
+    draft_length_heat_map(labels=["ngram K=2"], levels=["peak"], ratios={("ngram K=2", "peak"): 1.2}, metric="rate"),
+    pairs_forest(
+        cell="peak",
+        metric="attainment",
+        values=[0.01, 0.02],
+        interval=Interval(0.015, 0.01, 0.02),
+        required=0.02,
+        required_is="minimum improvement",
+        scale="points",
+        confidence=0.9,
+    ),
+    arrivals_over_time([1, 2], bucket_s=10),
+]
+WATCH = """
+window.refused = [];
+document.addEventListener("securitypolicyviolation", (event) => refused.push(event.violatedDirective));
+"""
+
+
+def page() -> str:
+    figures = [json.dumps(chart.figure) for chart in CHARTS]
+    elements = "".join(
+        f'<figure><div data-chart></div><script type="application/json">{figure}</script></figure>'
+        for figure in figures
+    )
+    head = (
+        '<meta charset="utf-8"><link rel="icon" href="data:,"><link rel="stylesheet" href="/plotly.css">'
+        '<script src="/watch.js"></script><script src="/charts.js" defer></script>'
+        '<script src="/plotly.min.js" defer></script>'
+    )
+    return f'<!doctype html><html lang="en"><head>{head}<title>charts</title></head><body>{elements}</body></html>'
+
+
+class Files(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        kinds = {".js": "text/javascript", ".css": "text/css"}
+        if self.path in FILES:
+            body, kind = FILES[self.path].read_bytes(), kinds[FILES[self.path].suffix]
+        elif self.path == "/watch.js":
+            body, kind = WATCH.encode(), kinds[".js"]
+        else:
+            body, kind = page().encode(), "text/html"
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Security-Policy", POLICY)
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Quiet: the test's own output is what counts."""
+
+
+@pytest.fixture
+def address() -> Iterator[str]:
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Files)
+    thread = threading.Thread(target=server.serve_forever)
+    thread.start()
+    yield f"http://127.0.0.1:{server.server_port}"
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+async def test_every_chart_is_drawn_and_nothing_is_refused(address: str) -> None:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = await browser.new_page(color_scheme="light")
+        said: list[str] = []
+        asked: set[str] = set()
+        tab.on("console", lambda message: said.append(message.text))
+        tab.on("pageerror", lambda error: said.append(str(error)))
+        tab.on("request", lambda request: asked.add("/".join(request.url.split("/")[:3])))
+        await tab.goto(address)
+        await tab.wait_for_function(f"() => document.querySelectorAll('.xaxislayer-above').length >= {len(CHARTS)}")
+        in_light = await tab.evaluate("document.querySelector('.xtick text').style.fill")
+        await tab.emulate_media(color_scheme="dark")
+        await tab.wait_for_function(
+            f"() => document.querySelector('.xtick text').style.fill !== {json.dumps(in_light)}"
+        )
+        drawn = await tab.evaluate("document.querySelectorAll('.js-plotly-plot').length")
+        refused = await tab.evaluate("refused")
+        await browser.close()
+    assert (drawn, refused, said, asked - {"data:,"}) == (len(CHARTS), [], [], {address})

@@ -1,0 +1,176 @@
+"""``draftproof replay`` from end to end, against a server in another process."""
+
+import asyncio
+import json
+import signal
+import subprocess
+import sys
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from config.cli import main
+from loadtests.canonical import digest
+from loadtests.evidence.manifest import document_of
+from loadtests.evidence.records import read_records
+from loadtests.traffic.rows import Row
+
+Rows = Callable[..., Row]
+
+
+@pytest.fixture
+def traffic(tmp_path: Path, traffic_row: Rows) -> Callable[..., Path]:
+    def write(texts: Sequence[str], *, gap_s: float = 0.05, start_s: float = 100.0) -> Path:
+        path = tmp_path / "traffic.jsonl"
+        rows = [traffic_row(text, number, arrival_s=start_s + gap_s * number) for number, text in enumerate(texts)]
+        path.write_bytes(b"".join(row.content + b"\n" for row in rows))
+        return path
+
+    return write
+
+
+def replay(traffic: Path, base_url: str, out: Path, *more: str, env: dict[str, str] | None = None) -> Result:
+    arguments = ["replay", "--traffic", str(traffic), "--base-url", base_url, "--model", "hostile", "--out", str(out)]
+    return CliRunner().invoke(main, [*arguments, "--drain", "2", *more], env=env)
+
+
+def test_a_replay_leaves_plan_records_and_manifest(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = traffic(["plain-answer", "error-400-inside-200", "reset-mid-stream", "never-answers"])
+    deadlines = ["--first-token-deadline", "5", "--completion-deadline", "5"]
+    result = replay(path, server_process.base_url, tmp_path / "out", *deadlines)
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    statuses = {"completed": 1, "failed": 1, "timed_out": 1, "cancelled": 0, "refused": 1, "not_sent": 0}
+    assert summary["statuses"] == statuses
+    assert summary["planned"] == 4
+    assert summary["within_deadline"]["attainment"] == 0.25
+    assert "type 7" in summary["percentiles"]
+
+    out = tmp_path / "out"
+    assert sorted(one.name for one in out.iterdir()) == ["manifest.json", "plan.json", "records.parquet"]
+    records = read_records(out / "records.parquet")
+    assert records["status"].to_pylist() == ["completed", "refused", "failed", "timed_out"]
+    assert records["planned_ns"].to_pylist() == [0, 50_000_000, 100_000_000, 150_000_000]
+    manifest = document_of((out / "manifest.json").read_bytes())
+    assert manifest["digests"]["records"] == digest((out / "records.parquet").read_bytes())
+    assert manifest["digests"]["plan"] == digest((out / "plan.json").read_bytes())
+    assert manifest["statuses"] == statuses
+    assert manifest["engine"] == {"models": ["hostile"]}
+    assert summary["manifest_sha256"] == digest((out / "manifest.json").read_bytes())
+
+
+def test_the_same_seed_plans_the_same(server_process: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:
+    path = traffic(["plain-answer"] * 12)
+    poisson = ["--arrival", "poisson", "--rate", "40", "--seed"]
+    plans = []
+    for name, seed in (("a", "7"), ("b", "7"), ("c", "8")):
+        result = replay(path, server_process.base_url, tmp_path / name, *poisson, seed)
+        assert json.loads(result.stdout)["statuses"]["completed"] == 12
+        plans.append((tmp_path / name / "plan.json").read_bytes())
+    assert plans[0] == plans[1]
+    assert plans[1] != plans[2]
+
+
+@pytest.mark.parametrize(
+    ("options", "planned"),
+    [
+        (["--arrival", "constant", "--rate", "20"], 4),
+        (["--arrival", "gamma", "--rate", "20", "--cv", "3"], 4),
+        (["--arrival", "constant", "--rate", "20", "--duration", "0.1"], 2),
+        (["--time-scale", "0.5"], 4),
+        (["--duration", "0.12"], 3),
+    ],
+)
+def test_without_a_duration_every_row_leaves_once(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path, options: list[str], planned: int
+) -> None:
+    result = replay(traffic(["plain-answer"] * 4), server_process.base_url, tmp_path / "out", *options)
+    assert json.loads(result.stdout)["planned"] == planned
+
+
+def test_a_server_that_cannot_be_reached_is_said_before_anything_is_sent(
+    traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = replay(traffic(["plain-answer"]), "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 3
+    assert "nothing could be sent: http://127.0.0.1:1/v1 can't be reached" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_model_that_the_server_lacks_is_warned_of(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = replay(traffic(["plain-answer"]), server_process.base_url, tmp_path / "out", "--model", "other")
+    assert result.exit_code == 0
+    assert "warning: other is not among the server's models: hostile" in result.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--arrival", "poisson"], "a poisson process needs a rate in requests per second"),
+        (["--rate", "3"], "a replay keeps the recorded times: use time_scale, not rate"),
+        (["--arrival", "constant", "--rate", "1", "--cv", "2"], "cv belongs to a gamma process"),
+        (["--duration", "0"], "duration_s: Input should be greater than 0"),
+        (["--arrival", "constant", "--rate", "100", "--duration", "5"], "needs 500 requests and has 2"),
+        (["--completion-deadline", "3"], "give both --first-token-deadline and --completion-deadline"),
+        (["--api-key-env", "NOT_SET_ANYWHERE"], "--api-key-env names NOT_SET_ANYWHERE, which is not set"),
+        (["--base-url", "nowhere"], "the base URL must start with http:// or https://"),
+        (["--base-url", "http://user:pw@h"], "the base URL must carry no user name, password"),
+    ],
+)
+def test_what_cannot_be_run_is_refused_with_its_reason(
+    traffic: Callable[..., Path], tmp_path: Path, options: list[str], sentence: str
+) -> None:
+    result = replay(traffic(["plain-answer"] * 2), "http://127.0.0.1:1", tmp_path / "out", *options)
+    assert result.exit_code == 2
+    assert sentence in result.stderr
+
+
+def test_a_bad_row_is_named(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    path = traffic(["plain-answer"] * 2)
+    path.write_text(path.read_text(encoding="utf-8") + '{"id": "x"}\n', encoding="utf-8")
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "traffic.jsonl, line 3, field conversation: Field required" in result.stderr
+    path.write_text("\n", encoding="utf-8")
+    assert "holds no request" in replay(path, "http://127.0.0.1:1", tmp_path / "out").stderr
+
+
+def test_evidence_is_never_written_over(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "manifest.json").write_text("{}", encoding="utf-8")
+    result = replay(traffic(["plain-answer"]), "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "not empty: evidence is never written over" in result.stderr
+
+
+def test_the_key_reaches_no_file(server_process: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:
+    options = ["--api-key-env", "SERVER_KEY"]
+    result = replay(
+        traffic(["plain-answer"]), server_process.base_url, tmp_path / "out", *options, env={"SERVER_KEY": "sesame"}
+    )
+    assert result.exit_code == 0
+    assert "sesame" not in result.output
+    assert not any(b"sesame" in one.read_bytes() for one in (tmp_path / "out").iterdir())
+
+
+async def test_an_interrupt_keeps_what_was_measured(server: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:
+    path = traffic(["plain-answer", "never-answers", "plain-answer"], gap_s=30)
+    options = ["--base-url", server.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    command = ["-m", "config.cli", "replay", "--traffic", str(path), *options, "--time-scale", "0.01"]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
+    async with asyncio.timeout(20):
+        await server.has_received(2)
+        process.send_signal(signal.SIGINT)
+        stdout, _ = await process.communicate()
+    assert process.returncode == 130
+    summary = json.loads(stdout)
+    assert summary["stopped"] is True
+    statuses = read_records(tmp_path / "out" / "records.parquet")["status"].to_pylist()
+    assert statuses == ["completed", "cancelled", "not_sent"]

@@ -1,0 +1,545 @@
+"""An OpenAI-compatible server that misbehaves on request: the last message of a chat names the case.
+
+Written on bare sockets, because a proper HTTP server would not let us break the rules. As a program it prints its
+port and serves until it is killed.
+"""
+
+import asyncio
+import json
+import os
+import socket
+import struct
+import sys
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+FINGERPRINT = "f" * 64
+SPECULATION = {
+    "mean_acceptance_length": 2.0,
+    "draft_acceptance_rate": 0.5,
+    "acceptance_histogram": [1, 0, 1],
+    "num_spec_steps": 2,
+    "num_accepted_draft_tokens": 2,
+    "num_draft_tokens": 4,
+    "num_spec_tokens": 2,
+}
+METRICS = {
+    "queue_time_ms": 1.5,
+    "time_to_first_token_ms": 20.25,
+    "generation_time_ms": 30.0,
+    "mean_itl_ms": 5.0,
+    "tokens_per_second": 200.0,
+    "speculative_decoding": SPECULATION,
+}
+STREAM_HEAD = (
+    b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream; charset=utf-8\r\nTransfer-Encoding: chunked\r\n"
+    b"Connection: close\r\n\r\n"
+)
+
+
+def delta(finish: str | None = None, **fields: Any) -> dict[str, Any]:
+    choice = {"index": 0, "delta": fields, "finish_reason": finish}
+    return {"id": "1", "object": "chat.completion.chunk", "choices": [choice]}
+
+
+def usage(tokens: int, total: int | None = None) -> dict[str, Any]:
+    counts = {"prompt_tokens": 7, "completion_tokens": tokens, "total_tokens": total or 7 + tokens}
+    return {"choices": [], "usage": counts, "system_fingerprint": FINGERPRINT, "metrics": METRICS}
+
+
+ROLE = delta(role="assistant", content="")
+END = delta("stop", content="")
+
+
+def sse(document: Any, end: str = "\n") -> bytes:
+    text = document if isinstance(document, str) else json.dumps(document)
+    return f"data: {text}{end}{end}".encode()
+
+
+def whole(*texts: str) -> list[Any]:
+    """A well-formed answer, one event a text."""
+    return [ROLE, *(delta(content=text) for text in texts), END, usage(len(texts)), "[DONE]"]
+
+
+@dataclass
+class Wire:
+    """One connection, after its request was read."""
+
+    writer: asyncio.StreamWriter
+    words: list[str]
+    server: "HostileServer"
+
+    async def raw(self, content: bytes) -> None:
+        self.writer.write(content)
+        await self.writer.drain()
+
+    async def packets(self, content: bytes, size: int) -> None:
+        for start in range(0, len(content), size):
+            await self.piece(content[start : start + size])
+            await asyncio.sleep(0.0005)
+
+    async def piece(self, content: bytes) -> None:
+        await self.raw(b"%x\r\n%b\r\n" % (len(content), content))
+
+    async def stream(self, *documents: Any, end: str = "\n") -> None:
+        """The documents as events, and the proper end of the HTTP body."""
+        await self.begin(*documents, end=end)
+        await self.raw(b"0\r\n\r\n")
+
+    async def begin(self, *documents: Any, end: str = "\n") -> None:
+        await self.raw(STREAM_HEAD)
+        for document in documents:
+            await self.piece(sse(document, end))
+
+    async def plain(self, status: str, content_type: str, body: str, extra: str = "") -> None:
+        content = body.encode()
+        head = f"HTTP/1.1 {status}\r\nContent-Type: {content_type}\r\nContent-Length: {len(content)}\r\n{extra}\r\n"
+        await self.raw(head.encode() + content)
+
+    def reset(self) -> None:
+        connection = self.writer.get_extra_info("socket")
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+        self.writer.transport.abort()
+
+
+@dataclass(frozen=True)
+class Case:
+    status: str
+    reason: str | None
+    act: Callable[[Wire], Awaitable[None]]
+
+
+CASES: dict[str, Case] = {}
+Act = Callable[[Wire], Awaitable[None]]
+
+
+def case(status: str, reason: str | None = None) -> Callable[[Act], Act]:
+    """Registers what the server does under the function's name, and how the client must call it."""
+
+    def register(act: Act) -> Act:
+        CASES[act.__name__.replace("_", "-")] = Case(status, reason, act)
+        return act
+
+    return register
+
+
+@case("completed")
+async def plain_answer(wire: Wire) -> None:
+    await wire.stream(*whole("Hello", " there", "."))
+
+
+@case("completed")
+async def one_byte_packets(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    await wire.packets(b"".join(sse(one) for one in whole("a", "b", "c")), 1)
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def odd_packets(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    await wire.packets(b"".join(sse(one) for one in whole("a", "b", "c")), 7)
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def one_packet(wire: Wire) -> None:
+    content = b"".join(sse(one) for one in whole("a", "b", "c"))
+    await wire.raw(STREAM_HEAD + b"%x\r\n%b\r\n0\r\n\r\n" % (len(content), content))
+
+
+@case("completed")
+async def comments(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    for document in whole("a", "b"):
+        await wire.piece(b": keep-alive\n\n" + sse(document) + b":\nretry: 10\nid: 4\n\n")
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def carriage_returns(wire: Wire) -> None:
+    await wire.stream(*whole("a", "b"), end="\r\n")
+
+
+@case("completed")
+async def byte_order_mark(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    await wire.piece(b"\xef\xbb")
+    await wire.piece(b"\xbf" + b"".join(sse(one) for one in whole("a", "b")))
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def data_over_lines(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    for document in whole("a", "b")[:-1]:
+        lines = json.dumps(document, indent=1).split("\n")
+        await wire.piece("".join(f"data: {line}\n" for line in lines).encode() + b"\n")
+    await wire.piece(sse("[DONE]"))
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def emoji_in_packets(wire: Wire) -> None:
+    content = b"".join(sse(json.dumps(one, ensure_ascii=False)) for one in whole("🙂", "é")[:-1]) + sse("[DONE]")
+    await wire.raw(STREAM_HEAD)
+    await wire.packets(content, 3)
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("completed")
+async def emoji_in_events(wire: Wire) -> None:
+    await wire.stream(*whole("\ud83d", "\ude42"))
+
+
+@case("completed")
+async def several_tokens_a_chunk(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="one two three"), delta("length", content=" four"), usage(5), "[DONE]")
+
+
+@case("completed")
+async def empty_deltas(wire: Wire) -> None:
+    nothing = {"choices": [{"index": 0, "delta": {}, "finish_reason": None}]}
+    silent = delta(content=None)
+    await wire.stream(ROLE, nothing, delta(content=""), silent, delta(content="x"), nothing, END, usage(1), "[DONE]")
+
+
+@case("completed")
+async def tool_calls(wire: Wire) -> None:
+    def call(**function: str) -> dict[str, Any]:
+        return delta(tool_calls=[{"index": 0, "function": function}])
+
+    pieces = [call(name="look_up"), call(arguments='{"q": '), call(arguments='"x"}')]
+    await wire.stream(ROLE, *pieces, delta("tool_calls"), usage(9), "[DONE]")
+
+
+@case("completed")
+async def usage_in_the_finish_chunk(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), END | {"usage": usage(1)["usage"]}, "[DONE]")
+
+
+@case("completed")
+async def usage_that_contradicts_itself(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), END, usage(1, total=99), "[DONE]")
+
+
+@case("completed")
+async def stays_open_after_done(wire: Wire) -> None:
+    await wire.begin(*whole("a"))
+    await asyncio.sleep(60)
+
+
+@case("completed")
+async def slow_answer(wire: Wire) -> None:
+    await asyncio.sleep(0.5)
+    await wire.stream(*whole("late"))
+
+
+@case("failed", "without usage")
+async def no_usage(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), END, "[DONE]")
+
+
+@case("failed", "without usage")
+async def senseless_usage(wire: Wire) -> None:
+    broken = {"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": -3}, "metrics": [1]}
+    await wire.stream(ROLE, delta(content="x"), END, broken, "[DONE]")
+
+
+@case("failed", "without a finish reason")
+async def no_finish_reason(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), usage(1), "[DONE]")
+
+
+@case("failed", r"without \[DONE\]")
+async def no_done(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), END, usage(1))
+
+
+@case("failed", "without a finish reason, usage, ")
+async def clean_end_at_once(wire: Wire) -> None:
+    await wire.stream()
+
+
+@case("failed", "without a finish reason, usage, ")
+async def clean_end_mid_stream(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"))
+
+
+@case("failed", "gave the request up: finish reason abort")
+async def aborted_by_the_engine(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), delta("abort"), usage(1), "[DONE]")
+
+
+@case("refused", "error inside HTTP 200, code 400: min_p is not supported")
+async def error_400_inside_200(wire: Wire) -> None:
+    await wire.stream({"error": {"message": "min_p is not supported", "code": 400}}, "[DONE]")
+
+
+@case("failed", "error inside HTTP 200, code 500: engine died")
+async def error_500_inside_200(wire: Wire) -> None:
+    await wire.stream({"error": {"message": "engine died", "code": 500}}, "[DONE]")
+
+
+@case("failed", "error inside HTTP 200, code 500: boom")
+async def error_mid_stream(wire: Wire) -> None:
+    await wire.stream(ROLE, delta(content="x"), {"error": {"message": "boom", "code": 500}}, "[DONE]")
+
+
+@case("refused", "error inside HTTP 200, code 404: no such model")
+async def error_as_object(wire: Wire) -> None:
+    await wire.stream({"object": "error", "message": "no such model", "code": 404}, "[DONE]")
+
+
+@case("failed", "error inside HTTP 200, code None: odd")
+async def error_without_code(wire: Wire) -> None:
+    await wire.stream({"error": {"message": "odd"}}, "[DONE]")
+
+
+@case("failed", "an error event: overloaded")
+async def named_error_event(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    await wire.piece(b"event: error\ndata: overloaded\n\n")
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("refused", "error inside HTTP 200, code 422: no")
+async def json_error_with_200(wire: Wire) -> None:
+    await wire.plain("200 OK", "application/json", '{"error": {"message": "no", "code": 422}}')
+
+
+@case("failed", "HTTP 200 carried application/json")
+async def not_streaming(wire: Wire) -> None:
+    await wire.plain("200 OK", "application/json", '{"choices": [{"message": {"content": "x"}}]}')
+
+
+@case("failed", "HTTP 200 carried text/html")
+async def page_with_200(wire: Wire) -> None:
+    await wire.plain("200 OK", "text/html", "<html>welcome</html>")
+
+
+@case("failed", "no JSON object: {broken")
+async def broken_json(wire: Wire) -> None:
+    await wire.stream(ROLE, "{broken", END, usage(1), "[DONE]")
+
+
+@case("failed", "no JSON object")
+async def json_that_is_no_object(wire: Wire) -> None:
+    await wire.stream("[1, 2]", END, usage(1), "[DONE]")
+
+
+@case("failed", "longer than")
+async def endless_line(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    with suppress(ConnectionError):
+        while True:
+            await wire.piece(b"x" * (256 << 10))
+
+
+@case("refused", "HTTP 400 Bad Request: error, code 400: too long")
+async def http_400_json(wire: Wire) -> None:
+    body = '{"error": {"message": "too long", "code": 400}}'
+    await wire.plain("400 Bad Request", "application/json", body)
+
+
+@case("refused", "HTTP 429 Too Many Requests: <p>slow down</p>")
+async def http_429_page(wire: Wire) -> None:
+    await wire.plain("429 Too Many Requests", "text/html", "<p>slow\n down</p>")
+
+
+@case("failed", "HTTP 500 Internal Server Error: error, code 500: engine")
+async def http_500_json(wire: Wire) -> None:
+    body = '{"object": "error", "message": "engine", "code": 500}'
+    await wire.plain("500 Internal Server Error", "application/json", body)
+
+
+@case("failed", "HTTP 502 Bad Gateway: <html>")
+async def http_502_page(wire: Wire) -> None:
+    await wire.plain("502 Bad Gateway", "text/html", "<html>bad gateway</html>")
+
+
+@case("failed", "HTTP 503 Service Unavailable")
+async def http_503_that_stalls(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 100\r\n\r\nsorr")
+    await asyncio.sleep(60)
+
+
+@case("failed", "HTTP 204")
+async def no_content(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 204 No Content\r\n\r\n")
+
+
+@case("refused", "HTTP 307 Temporary Redirect: redirect to /elsewhere, not followed")
+async def redirect(wire: Wire) -> None:
+    await wire.plain("307 Temporary Redirect", "text/plain", "", "Location: /elsewhere\r\n")
+
+
+@case("failed", ".")
+async def reset_before_headers(wire: Wire) -> None:
+    wire.reset()
+
+
+@case("failed", ".")
+async def closed_before_headers(wire: Wire) -> None:
+    wire.writer.close()
+
+
+@case("failed", ".")
+async def reset_after_headers(wire: Wire) -> None:
+    await wire.begin()
+    await asyncio.sleep(0.01)
+    wire.reset()
+
+
+@case("failed", ".")
+async def reset_mid_stream(wire: Wire) -> None:
+    await wire.begin(ROLE, delta(content="x"))
+    await asyncio.sleep(0.01)
+    wire.reset()
+
+
+@case("failed", ".")
+async def closed_inside_a_chunk(wire: Wire) -> None:
+    await wire.begin(ROLE)
+    await wire.raw(b"ff\r\ndata: {")
+
+
+@case("failed", ".")
+async def no_http(wire: Wire) -> None:
+    await wire.raw(b"SSH-2.0-OpenSSH_9.2\r\n")
+
+
+@case("timed_out", "still open at the end of the drain")
+async def never_answers(wire: Wire) -> None:
+    await asyncio.sleep(60)
+
+
+@case("timed_out", "still open at the end of the drain")
+async def headers_then_silence(wire: Wire) -> None:
+    await wire.begin()
+    await asyncio.sleep(60)
+
+
+@case("timed_out", "still open at the end of the drain")
+async def stall_mid_stream(wire: Wire) -> None:
+    await wire.begin(ROLE, delta(content="x"))
+    await asyncio.sleep(60)
+
+
+@case("timed_out", "still open at the end of the drain")
+async def only_comments(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD)
+    while True:
+        await wire.piece(b": keep-alive\n\n")
+        await asyncio.sleep(0.05)
+
+
+async def steady(wire: Wire) -> None:
+    """``steady TOKENS GAP_MS``: a well-behaved stream at an even pace."""
+    tokens, gap = int(wire.words[1]), float(wire.words[2]) / 1000
+    await wire.begin(ROLE)
+    start = asyncio.get_running_loop().time()
+    for number in range(1, tokens + 1):
+        await asyncio.sleep(start + number * gap - asyncio.get_running_loop().time())
+        await wire.piece(sse(delta(content=" word")))
+    for document in (END, usage(tokens), "[DONE]"):
+        await wire.piece(sse(document))
+    await wire.raw(b"0\r\n\r\n")
+
+
+async def together(wire: Wire) -> None:
+    """``together N``: nobody is answered before N requests are here, so a client that waits its turn waits for ever."""
+    await wire.server.has_received(int(wire.words[1]))
+    await wire.stream(*whole("at last"))
+
+
+async def die(wire: Wire) -> None:
+    """The server's process ends on the spot."""
+    os._exit(1)
+
+
+# Well-behaved, or beyond any status of one request.
+UNUSUAL: dict[str, Act] = {"steady": steady, "together": together, "die": die}
+
+
+@dataclass
+class HostileServer:
+    """``received`` has, for each chat, when it arrived (monotonic ns) and its body; ``open`` counts those in work."""
+
+    port: int = 0
+    received: list[tuple[int, bytes]] = field(default_factory=list)
+    heads: list[str] = field(default_factory=list)
+    open: int = 0
+    arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
+
+    async def has_received(self, count: int) -> None:
+        async with self.arrived:
+            await self.arrived.wait_for(lambda: len(self.received) >= count)
+
+    @property
+    def base_url(self) -> str:
+        return f"http://127.0.0.1:{self.port}"
+
+    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.open += 1
+        try:
+            with suppress(ConnectionError, asyncio.IncompleteReadError):
+                await self.answer(reader, writer)
+        finally:
+            self.open -= 1
+            writer.close()
+
+    async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode()
+        if head.startswith("GET"):
+            models = json.dumps({"data": [{"id": "hostile"}]})
+            await Wire(writer, [], self).plain("200 OK", "application/json", models, "Connection: close\r\n")
+            return
+        lengths = [line.split(":")[1] for line in head.lower().split("\r\n") if line.startswith("content-length")]
+        body = await reader.readexactly(int(lengths[0]))
+        self.heads.append(head)
+        self.received.append((time.monotonic_ns(), body))
+        async with self.arrived:
+            self.arrived.notify_all()
+        words = str(json.loads(body)["messages"][-1]["content"]).split()
+        await (CASES[words[0]].act if words[0] in CASES else UNUSUAL[words[0]])(Wire(writer, words, self))
+
+
+@asynccontextmanager
+async def hostile_server() -> AsyncIterator["HostileServer"]:
+    server = HostileServer()
+    tasks: set[asyncio.Task[None]] = set()
+
+    def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.get_running_loop().create_task(server.serve(reader, writer))
+        tasks.add(task)
+        task.add_done_callback(tasks.discard)
+
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=1024)
+    server.port = listener.sockets[0].getsockname()[1]
+    try:
+        yield server
+    finally:
+        listener.close()
+        for task in list(tasks):
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+
+def waiting_cases() -> list[str]:
+    """The cases that only the end of the drain ends."""
+    return [name for name, one in CASES.items() if one.status == "timed_out" or name == "http-503-that-stalls"]
+
+
+async def main() -> None:
+    async with hostile_server() as server:
+        sys.stdout.write(f"{server.port}\n")
+        sys.stdout.flush()
+        await asyncio.Event().wait()
+
+
+if __name__ == "__main__":
+    asyncio.run(main())
