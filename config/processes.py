@@ -32,7 +32,7 @@ class ProcessEnded(RuntimeError):
 def commands(port: int, pool: str) -> dict[str, list[str]]:
     celery = [sys.executable, "-m", "celery", "-A", "config", "worker", "--loglevel", "INFO"]
     quiet = ["--without-gossip", "--without-mingle", "--without-heartbeat"]
-    web = ["config.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4"]
+    web = ["config.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4", "--no-control-socket"]
     return {
         "web": [sys.executable, "-m", "gunicorn", *web],
         "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "1", "-n", "control@%h"],

@@ -152,6 +152,8 @@ SESSION_COOKIE_SAMESITE = "Lax"
 # Set where the site is served over TLS; the embedded default speaks plain HTTP on the loopback address.
 HTTPS = env.bool("DRAFTPROOF_HTTPS", False)
 SESSION_COOKIE_SECURE = CSRF_COOKIE_SECURE = SECURE_SSL_REDIRECT = HTTPS
+# Whoever asks these stands beside the process and speaks plain HTTP.
+SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 

@@ -52,10 +52,15 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
     try:
         document = revision.document
     except BadBrief as error:
-        return context | {"document": None, "problems": located(error.problems, revision.source)}
+        return context | {"document": None, "levels": [], "problems": located(error.problems, revision.source)}
     progress = progress_where_measured(revision, document, campaigns)
     running = trial_rows(progress.running) if progress and progress.running else []
-    return context | {"document": document, "progress": progress, "running_rows": running}
+    return context | {
+        "document": document,
+        "levels": [level.name for level in document.levels],
+        "progress": progress,
+        "running_rows": running,
+    }
 
 
 def progress_where_measured(revision: BriefRevision, document: Brief, campaigns: list[Campaign]) -> Progress | None:
@@ -104,14 +109,13 @@ def tuning(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     context = frame(revision, "brief-tuning", account)
     nomination = revision.nomination or {}
     rows = nomination.get("rows", [])
-    levels = [level.name for level in context["document"].levels] if context["document"] else []
     listed = of_purpose(context["campaigns"], Campaign.Purpose.NOISE_FLOOR, Campaign.Purpose.TUNING)
     verdict = revision.verdicts.last()
     context |= {
         "nomination": nomination,
         "race": tuning_rows(rows, revision.nominee),
-        "heat_map": heat_map(rows, levels) if rows else None,
-        "boots": [(campaign, selectors.places_of(campaign)) for campaign in listed],
+        "heat_map": heat_map(rows, context["levels"]) if rows else None,
+        "boots": [(campaign, selectors.places_of(campaign, context["levels"])) for campaign in listed],
         "noise_floor": verdict.document.get("noise_floor") if verdict else None,
     }
     return render(request, "briefs/tuning.html", context)
@@ -127,9 +131,9 @@ def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     listed = of_purpose(context["campaigns"], Campaign.Purpose.HELD_OUT)
     context |= {
         "verdict": verdict,
-        "pairs": [(campaign, selectors.pairs_of(campaign)) for campaign in listed],
+        "pairs": [(campaign, selectors.pairs_of(campaign, context["levels"])) for campaign in listed],
         "fallback": [
-            (campaign, selectors.places_of(campaign))
+            (campaign, selectors.places_of(campaign, context["levels"]))
             for campaign in of_purpose(context["campaigns"], Campaign.Purpose.FALLBACK)
         ],
         # No latency before the verdict: a look that the brief did not plan.

@@ -1,4 +1,4 @@
-"""The requirements of a verdict as an owner reads them: texts with units, and the geometry of the interval's picture."""
+"""The requirements of a verdict as an owner reads them: texts with units, and where the interval's picture lies."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from decisions.rules.wording import change, interval, quantity, share, signed
 
-WIDTH, LEFT, RIGHT = 150.0, 10.0, 140.0
+WIDTH, LEFT, RIGHT = 150.0, 22.0, 128.0
 LABELS_APART = 34.0
 
 ROLES = {"improve": "must improve", "non-inferior": "must not be worse", "guardrail": "guardrail", "reported": ""}

@@ -105,7 +105,8 @@ def render_sign_off(
     context |= {
         "judged": shown,
         "pictures": pictures,
-        "outcome": [requirement_row(row) for row in shown["outcome"]],
+        "outcome": [requirement_row(row) for row in shown["outcome"] if row["role"] != "reported"],
+        "reported": [requirement_row(row) for row in shown["outcome"] if row["role"] == "reported"],
         "guardrails": [requirement_row(row) for row in shown["guardrails"]],
         "fallback": [row for row in shown["fallback"] if row["class"] == "all"],
         "planned": sum(row["planned"] for row in shown["levels"] if row["class"] == "all"),
@@ -143,9 +144,7 @@ def gates(revision: BriefRevision, shown: dict[str, Any], pictures: HeldOutPictu
     signed = revision.signatures.count()
     return [
         Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
-        Gate("no", f"Held-out traffic was read for {used} other briefs")
-        if used
-        else Gate("yes", "Held-out traffic read for this brief alone"),
+        Gate("open" if used else "yes", used_words(used)),
         Gate(
             "no" if broken else "yes" if passed == len(checks) else "open", f"{passed} of {len(checks)} validity checks"
         ),
@@ -157,6 +156,12 @@ def gates(revision: BriefRevision, shown: dict[str, Any], pictures: HeldOutPictu
         ),
         Gate("open" if not signed else "yes", f"Signature {min(signed, 1)} of 1"),
     ]
+
+
+def used_words(used: int) -> str:
+    if not used:
+        return "Held-out traffic unseen before"
+    return f"Held-out part was read before, for {used} other brief{'' if used == 1 else 's'}"
 
 
 def three(ok: bool | None) -> str:

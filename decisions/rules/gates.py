@@ -18,7 +18,7 @@ from decisions.rules.measures import (
     shown_change,
     value,
 )
-from decisions.rules.wording import at, change, confidence, quantity, share
+from decisions.rules.wording import at, change, quantity, share
 from loadtests.statistics.effects import pairs_to_bound
 from loadtests.statistics.multiplicity import holm
 from loadtests.statistics.shares import ShareLimit, requests_needed, share_limit
@@ -100,23 +100,17 @@ def state(p_holds: float, p_broken: float, alpha: float) -> str:
 
 
 def what_settles(comparison: Comparison, threshold: float, alpha: float) -> str:
-    name = f"{comparison.measure.label} {at(comparison.cell)}"
+    name = f"{comparison.measure.said} {at(comparison.cell)}"
     bounds = comparison.bounds
+    if bounds is None and len(comparison.values) < 2:
+        return f"At least two pairs with requests to measure {name} on."
     if bounds is None:
-        if len(comparison.values) < 2:
-            return f"{name}: at least two pairs with requests in this cell."
-        return (
-            f"{name}: pairs in which the quantile was reached in at least one arm, and in the candidate in every pair."
-        )
-    spread = bounds.se * math.sqrt(bounds.count)
-    needed = pairs_to_bound(bounds.mean - threshold, spread, alpha=alpha)
+        return f"Pairs in which {name} has a number in both arms: it never came in some."
+    needed = pairs_to_bound(bounds.mean - threshold, bounds.se * math.sqrt(bounds.count), alpha=alpha)
     if needed is None:
-        return (
-            f"{name}: the estimate itself misses what was asked; more pairs would sooner show that than the opposite."
-        )
-    return (
-        f"{name}: about {max(needed, bounds.count + 2)} pairs in all, if the estimate and its spread stay as they are."
-    )
+        return f"More pairs for {name}, whose estimate itself misses what was asked: a FAIL is likelier than a PASS."
+    pairs = max(needed, bounds.count + 2)
+    return f"About {pairs} pairs in all for {name}, if the estimate and its spread stay as they are."
 
 
 def compared(comparison: Comparison, brief: Brief) -> dict[str, Any]:
@@ -204,7 +198,7 @@ def kv_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
         "required_is": "at least",
         "required_text": f"≥ {change(-rail.limit, 'ratio')}",
     }
-    settles = f"{fields['label']}: the engine's own figure for every boot of both arms, on one side of the limit."
+    settles = f"The engine's own figure of {measure.said} for every boot of both arms, on one side of the limit."
     return Row(fields, "guardrail", shown, 0.0 if shown == "broken" else 1.0, settles)
 
 
@@ -215,11 +209,11 @@ def absolute_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
     counts = [(over, judged) for over, judged in counts if judged]
     fields = absolute_fields(brief, rail, measure, pairs) | {"required": rail.limit, "share_limit": limit}
     if not counts:
-        return Row(fields, "guardrail", "open", 1.0, f"{fields['label']}: requests in this cell.")
+        return Row(fields, "guardrail", "open", 1.0, f"Requests to measure {measure.said} {at(rail.cell)} on.")
     result = share_limit([over for over, _ in counts], [of for _, of in counts], limit=limit, alpha=brief.rule.alpha)
     fields |= share_fields(result)
     shown = state(result.p_holds, result.p_broken, brief.rule.alpha)
-    return Row(fields, "guardrail", shown, result.p_broken, absolute_settles(str(fields["label"]), result, brief))
+    return Row(fields, "guardrail", shown, result.p_broken, absolute_settles(measure, rail, result, brief))
 
 
 def absolute_fields(brief: Brief, rail: Guardrail, measure: Measure, pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -271,18 +265,17 @@ def share_fields(result: ShareLimit) -> dict[str, Any]:
     }
 
 
-def absolute_settles(label: str, result: ShareLimit, brief: Brief) -> str:
+def absolute_settles(measure: Measure, rail: Guardrail, result: ShareLimit, brief: Brief) -> str:
+    name = f"{measure.said} {at(rail.cell)}"
     if result.limit == 0:
-        return (
-            f"{label}: a limit of zero can't be shown by any number of requests; a new revision with a limit above it."
-        )
-    shares = f"{result.counted:,} of {result.requests:,} requests over the limit"
+        return f"A revision with a limit above zero for {name}: that none will ever fail can't be shown."
+    shares = f"{result.counted:,} of {result.requests:,} requests are over the limit"
     if result.counted >= result.limit * result.requests:
-        return f"{label}: {shares}, and at most {share(result.limit)} may be; more requests alone won't help."
+        return f"Fewer requests over the limit for {name}: {shares}, and at most {share(result.limit)} may be."
     needed = requests_needed(1 - result.limit, confidence=brief.rule.confidence, late=result.counted)
     if needed > result.requests:
-        return f"{label}: {shares}; with no more over it, {needed:,} requests at {confidence(brief.rule.confidence)}."
-    return f"{label}: more boots: their shares over the limit lie too far apart to vouch for the next one."
+        return f"At least {needed:,} requests for {name}, with no more over the limit: {shares}."
+    return f"More boots for {name}: {shares}, but too unevenly over the boots to vouch for the next one."
 
 
 def broken_rows(rows: Sequence[Row], alpha: float) -> list[Row]:

@@ -169,7 +169,7 @@ def margin_threshold(measure: Measure, margin: float) -> float:
 
 
 def shown_change(measure: Measure, one_effect: float) -> float:
-    """An effect as a reader wants it: candidate − baseline in shares, or candidate ÷ baseline − 1; infinite stays so."""
+    """An effect as a reader wants it: candidate − baseline in shares, or candidate ÷ baseline − 1; ±inf stays."""
     signed = measure.better * one_effect
     if measure.scale == "difference" or not math.isfinite(signed):
         return signed

@@ -1,12 +1,13 @@
 """The one sentence an owner reads first, with the figures it rests on."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decisions.rules.brief import Brief, Cell
+from decisions.rules.brief import Brief
 from decisions.rules.gates import Row
+from decisions.rules.measures import Measure
 from decisions.rules.validity import Check
-from decisions.rules.wording import change, confidence, counted, interval, quantity
+from decisions.rules.wording import at_level, change, confidence, counted, interval, quantity
 
 OFF = "leave speculation off"
 
@@ -22,8 +23,7 @@ def outcome_said(brief: Brief, row: Row) -> str:
 
 
 def where(row: Row) -> str:
-    class_ = row.fields["class"]
-    return f"at {row.fields['level']}" + ("" if class_ == "all" else f" for {class_}")
+    return at_level(row.fields["level"], row.fields["class"])
 
 
 def outcome_clause(brief: Brief, row: Row) -> str:
@@ -67,55 +67,73 @@ def all_guardrails(brief: Brief) -> str:
     return f"{rails}, and no other level is worse by more than its margin"
 
 
-def fail_sentence(brief: Brief, nominee: str, broken: Sequence[Row], too_small: Sequence[Row]) -> str:
-    reasons = [broken_said(brief, row) for row in broken]
-    reasons += [f"{outcome_clause(brief, row)}, too small an improvement" for row in too_small]
-    more = f" ({counted(len(reasons) - 1, 'more requirement')} shown to be missed)" if len(reasons) > 1 else ""
-    return f"{subject(brief, nominee)} {reasons[0]}{more}: {OFF}."
+def fail_sentence(brief: Brief, nominee: str, missed: Sequence[Row]) -> str:
+    first = missed[0]
+    reason = too_small_said(brief, first) if first.role == "improve" else broken_said(first)
+    more = f", and misses {counted(len(missed) - 1, 'more requirement')}" if len(missed) > 1 else ""
+    return f"{subject(brief, nominee)} {reason}{more}: {OFF}."
 
 
-def broken_said(brief: Brief, row: Row) -> str:
+def too_small_said(brief: Brief, row: Row) -> str:
+    return f"{outcome_clause(brief, row)}, which is shown to be too small"
+
+
+def broken_said(row: Row) -> str:
     fields = row.fields
-    kind = f"guardrail {fields['id']}" if row.role == "guardrail" else "the margin set for levels that need not improve"
+    kind = f"guardrail {fields['id']}" if row.role == "guardrail" else "the margin of a level that need not improve"
+    return f"breaks {kind}: {measured(row)} {found_said(fields)} (limit {fields['required_text']})"
+
+
+def found_said(fields: Mapping[str, Any]) -> str:
     if fields["scale"] == "absolute":
-        found = quantity(fields["candidate"], fields["unit"])
-        if "over" in fields and fields["unit"] == "s":
-            found += f", {fields['over']:,} of {fields['requests']:,} requests over the limit"
-    else:
-        scale = fields["scale"]
-        found = f"{change(fields['difference'], scale)}, interval {interval(fields['low'], fields['high'], scale)}"
-    return f"breaks {kind}: {lowered(row.label)} is {found} (limit {fields['required_text']})"
+        over = f", with {fields['over']:,} of {fields['requests']:,} requests over the limit"
+        return f"is {quantity(fields['candidate'], fields['unit'])}" + ("" if fields["unit"] == "share" else over)
+    said = f"changes by {change(fields['difference'], fields['scale'])}"
+    if fields["interval_confidence"] is None:
+        return said
+    return f"{said}, interval {interval(fields['low'], fields['high'], fields['scale'])}"
 
 
-def lowered(label: str) -> str:
-    return label if label.startswith("KV") else label[:1].lower() + label[1:]
+def measured(row: Row) -> str:
+    return f"{Measure(row.fields['metric'], row.fields['quantile']).said} {where(row)}"
+
+
+def lowered(said: str) -> str:
+    return said[:1].lower() + said[1:]
 
 
 def inconclusive_sentence(brief: Brief, nominee: str, outcome: Sequence[Row], settles: Sequence[str]) -> str:
     row = weakest(outcome)
-    measured = row.fields["difference"] is not None and row.fields["pairs"]
-    found = f": {lowered(row.label)} {outcome_said(brief, row)}" if measured else ""
-    first = f" It would settle the matter to have: {lowered(settles[0])}" if settles else ""
+    found = f": {measured(row)} {outcome_said(brief, row)}" if row.fields["pairs"] else ""
+    first = f" What would settle it: {lowered(settles[0])}" if settles else ""
     return f"{subject(brief, nominee)} can't be accepted or refused yet{found}.{first}"
 
 
 def invalid_sentence(checks: Sequence[Check]) -> str:
     failed = [one for one in checks if one.ok is False]
     more = f" ({counted(len(failed) - 1, 'more check')} failed.)" if len(failed) > 1 else ""
-    return (
-        f"These measurements can't be judged: {lowered(failed[0].sentence)}{more} They say nothing for or against it."
-    )
+    said = f"These measurements can't be judged: {lowered(failed[0].sentence)}{more}"
+    return f"{said} They say nothing for or against speculation."
 
 
-def nobody_sentence(brief: Brief, rows: Sequence[dict[str, Any]], cell: Cell) -> str:
+def nobody_sentence(rows: Sequence[dict[str, Any]]) -> str:
     """Nobody was nominated: the answer is to leave speculation off, and it rests on tuning alone."""
-    place = f"at {cell.level}" + ("" if cell.class_ == "all" else f" for {cell.class_}")
-    known = [row for row in rows if row["improvement"] is not None]
-    if not known:
-        return f"No candidate was nominated, so {OFF}: the tuning trials give no candidate a figure {place}."
-    best = max(known, key=lambda row: float(row["improvement"]))
+    deciding = deciding_rows(rows)
+    if not deciding:
+        return f"No candidate was nominated, so {OFF}: the tuning trials give no candidate a figure to go by."
+    best = max(deciding, key=lambda row: float(row["improvement"]))
     after, before = (quantity(best[arm], best["unit"]) for arm in ("value", "baseline"))
-    figures = f"the best of {counted(len(known), 'candidate')}, {best['label']}, "
-    figures += f"had {lowered(best['measure'])} {after} {place}"
-    rest = f"against {before} without speculation, over {counted(best['boots'], 'boot')} of tuning traffic"
-    return f"No candidate did better than no speculation, so {OFF}: {figures}, {rest}; no held-out traffic was used."
+    said = f"No candidate did better than no speculation, so {OFF}: the best of {counted(len(deciding), 'candidate')}"
+    said += f", {best['label']}, had {lowered(best['measure'])} {after} {at_level(best['level'], best['class'])}"
+    said += f", against {before} without speculation, over {counted(best['boots'], 'boot')} of tuning traffic"
+    return f"{said}; no held-out traffic was used."
+
+
+def deciding_rows(rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Per candidate the improve cell in which it did worst."""
+    worst: dict[str, dict[str, Any]] = {}
+    for row in rows:
+        if row["improves"] and row["improvement"] is not None:
+            held = worst.setdefault(row["candidate"], row)
+            worst[row["candidate"]] = min(held, row, key=lambda one: float(one["improvement"]))
+    return list(worst.values())

@@ -2,7 +2,7 @@
 
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,7 +12,7 @@ from decisions.rules.brief import Brief
 from decisions.rules.comparison import Pair, pairs_at
 from decisions.rules.evidence import MISSING, TrialEvidence, classes_of, in_class, with_status
 from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference
-from decisions.rules.wording import at, counted, share, signed
+from decisions.rules.wording import at, confidence, counted, share, signed
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
 from loadtests.statistics.pairs import t_bounds
 from loadtests.statistics.quantiles import quantile
@@ -35,6 +35,7 @@ class Check:
     number: float | None = None
     limit: float | None = None
     unit: str = ""
+    settles: str = ""
 
     @property
     def document(self) -> dict[str, Any]:
@@ -49,7 +50,7 @@ class Check:
 
 
 def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence]) -> list[Check]:
-    """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning where none was nominated."""
+    """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning for no nominee."""
     judged = [one for one in trials if one.purpose in ("held-out" if nominee else "tuning", "noise-floor")]
     found = [
         issued(judged),
@@ -87,7 +88,8 @@ def issued(trials: Sequence[TrialEvidence]) -> Check:
     gaps = [gap for trial in trials for gap in issue_gaps(trial)]
     planned = sum(trial.planned for trial in trials)
     if not planned:
-        return Check("issued", None, "There is no request to judge.", None, 0, "requests")
+        said = "There is no request to judge."
+        return Check("issued", None, said, None, 0, "requests", "Trials with requests.")
     if not gaps:
         return Check("issued", True, f"All {planned:,} requests planned were issued, in every class.", 0, 0, "requests")
     missing = sum(abs(number) for number, _ in gaps)
@@ -109,9 +111,11 @@ def client_lag(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
     limit = brief.rule.max_client_lag_ms
     lags = [(lag, trial) for trial in trials if (lag := lag_p99_ms(trial)) is not None]
     if not lags:
-        return Check("client-lag", None, "The client's own lag is not known: no request was sent.", None, limit, "ms")
+        said = "The client's own lag is not known: no request was sent."
+        return Check("client-lag", None, said, None, limit, "ms", "Trials in which requests were sent.")
     worst, trial = max(lags, key=lambda one: one[0])
-    said = f"The client's own lag was at most {worst:.1f} ms at p99 (limit {limit:g} ms), in {place(trial)}."
+    most = "at most " if worst <= limit else ""
+    said = f"The client's own lag was {most}{worst:.1f} ms at p99 (limit {limit:g} ms), in {place(trial)}."
     return Check("client-lag", worst <= limit, said, worst, limit, "ms")
 
 
@@ -276,7 +280,7 @@ def engine_tokens(trials: Sequence[TrialEvidence]) -> Check:
         said = (
             f"The engine's token counter is missing in {counted(len(unknown), 'trial')}, first in {place(unknown[0])}."
         )
-        return Check("engine-tokens", None, said, None, 0, "tokens")
+        return Check("engine-tokens", None, said, None, 0, "tokens", f"The missing figures: {said}")
     exact = sum(counts_exactly(one) for one in alive)
     said = f"The engine's token counter equals the sum of the responses in {counted(exact, 'trial')}"
     if exact < len(alive):
@@ -313,8 +317,9 @@ def neighbours(trials: Sequence[TrialEvidence]) -> Check:
         said = f"Something else took {share(worst)} of the machine (limit {share(NEIGHBOUR_LIMIT)}) in {place(where)}."
         return Check("neighbours", False, said, worst, NEIGHBOUR_LIMIT, "share")
     if unknown or where is None:
-        said = f"Whether something else ran on the machine is not known in {counted(len(unknown), 'trial')}."
-        return Check("neighbours", None, said, None, NEIGHBOUR_LIMIT, "share")
+        known = f"{len(unknown)} of {counted(len(trials), 'trial')}"
+        said = f"Whether something else ran on the machine is not known for {known}."
+        return Check("neighbours", None, said, None, NEIGHBOUR_LIMIT, "share", f"The missing figures: {said}")
     said = f"Nothing else took more than {share(worst)} of the machine (limit {share(NEIGHBOUR_LIMIT)})."
     return Check("neighbours", True, said, worst, NEIGHBOUR_LIMIT, "share")
 
@@ -323,27 +328,26 @@ def no_control_difference(brief: Brief, trials: Sequence[TrialEvidence]) -> Chec
     p_value, cell, pairs = control_difference(brief, trials)
     if p_value is None or cell is None:
         said = f"Baseline against baseline has {counted(pairs, 'complete pair')}; it takes at least {FEWEST_PAIRS}."
-        return Check("control", None, said, None, FAMILY_WISE, "p-value")
+        return Check("control", None, said, None, FAMILY_WISE, "p-value", f"More A/A pairs: {said}")
     shown = p_value <= FAMILY_WISE
     said = f"Baseline against baseline {'shows a' if shown else 'shows no'} difference over {pairs} pairs"
     said += f" (smallest adjusted p-value {p_value:.3g} {at(cell)}, limit {FAMILY_WISE:g})."
     return Check("control", not shown, said, p_value, FAMILY_WISE, "p-value")
 
 
-def judged_within(
-    id_: str, values: Sequence[float], limits: tuple[float, float], alpha: float, say: Callable[[str], str]
-) -> Check:
-    """Three answers by the interval over pairs: inside the limits, shown outside, or not clear."""
+def judged_within(id_: str, what: str, unit: str, values: Sequence[float], limit: float, alpha: float) -> Check:
+    """Three answers by the interval over pairs: inside ±limit, shown outside, or not clear."""
     if len(values) < 2:
-        return Check(id_, None, say("is not known: it takes two pairs"), None, limits[1], "share")
+        said = f"{what} is not known: it takes two pairs."
+        return Check(id_, None, said, None, limit, "share", f"More pairs: {said}")
     bounds = t_bounds(values, alpha=alpha, smallest_se=SMALLEST_SE)
-    inside = limits[0] <= bounds.low and bounds.high <= limits[1]
-    outside = bounds.high < limits[0] or bounds.low > limits[1]
+    inside = -limit <= bounds.low and bounds.high <= limit
+    outside = bounds.high < -limit or bounds.low > limit
+    answer = "is within" if inside else "is outside" if outside else "is not shown to be within"
+    said = f"{what} {answer} ±{100 * limit:.0f} {unit}: {signed(100 * bounds.mean)} "
+    said += f"({confidence(1 - 2 * alpha)} interval {signed(100 * bounds.low)} to {signed(100 * bounds.high)})."
     ok = True if inside else False if outside else None
-    verdict = "is within" if inside else "is outside" if outside else "is not shown to be within"
-    found = f"{signed(100 * bounds.mean)} (interval {signed(100 * bounds.low)} to {signed(100 * bounds.high)})"
-    said = f"{verdict} ±{100 * limits[1]:.0f}: {found}"
-    return Check(id_, ok, say(said), bounds.mean, limits[1], "share")
+    return Check(id_, ok, said, bounds.mean, limit, "share", "" if ok else f"More pairs: {said}")
 
 
 def output_length(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
@@ -353,14 +357,8 @@ def output_length(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
         ratios.setdefault(pair.number, []).append(matched_tokens(pair))
     totals = [np.sum(one, axis=0) for _, one in sorted(ratios.items())]
     changes = [float(after / before) - 1 for before, after in totals if before > 0 and after > 0]
-    limits = (-OUTPUT_LENGTH_LIMIT, OUTPUT_LENGTH_LIMIT)
-    return judged_within(
-        "output-length",
-        changes,
-        limits,
-        brief.rule.alpha,
-        lambda said: f"Output length, candidate against baseline in percent, {said}.",
-    )
+    what = "Output length, candidate against baseline,"
+    return judged_within("output-length", what, "%", changes, OUTPUT_LENGTH_LIMIT, brief.rule.alpha)
 
 
 def matched_tokens(pair: Pair) -> tuple[int, int]:
@@ -385,14 +383,8 @@ def prefix_cache(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
         if gap is not None:
             totals.setdefault(pair.number, []).append(gap)
     gaps = [math.fsum(found) / len(found) for _, found in sorted(totals.items())]
-    limits = (-PREFIX_LIMIT, PREFIX_LIMIT)
-    return judged_within(
-        "prefix-cache",
-        gaps,
-        limits,
-        brief.rule.alpha,
-        lambda said: f"The prefix cache's hit rate, candidate − baseline in points, {said}.",
-    )
+    what = "The prefix cache's hit rate, candidate − baseline,"
+    return judged_within("prefix-cache", what, "points", gaps, PREFIX_LIMIT, brief.rule.alpha)
 
 
 def hit_rate_gap(pair: Pair) -> float | None:
@@ -420,7 +412,8 @@ def enough_pairs(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
         said = f"Held-out trials that the brief didn't plan are among the evidence: {unplanned(surplus, twice)}."
         return Check("pairs", False, said, complete, planned, "pairs")
     said = f"{complete} of {planned} planned pairs are complete, at every level."
-    return Check("pairs", True if complete == planned else None, said, complete, planned, "pairs")
+    ok = True if complete == planned else None
+    return Check("pairs", ok, said, complete, planned, "pairs", "" if ok else f"The rest of the planned pairs: {said}")
 
 
 def unplanned(surplus: Sequence[int | None], twice: Sequence[tuple[int | None, str, str]]) -> str:

@@ -46,6 +46,11 @@ class Findings:
         return [row for row in self.outcome if row.role == "improve" and row.shown == "broken"]
 
     @property
+    def missed(self) -> list[Row]:
+        """The outcome first, then the guardrails, then the levels that had only to be no worse."""
+        return self.too_small + sorted(self.broken, key=lambda row: row.role != "guardrail")
+
+    @property
     def required(self) -> list[Row]:
         return [row for row in [*self.outcome, *self.guardrails] if row.role != "reported"]
 
@@ -63,9 +68,11 @@ class Findings:
     def settles(self) -> list[str]:
         if self.result != "INCONCLUSIVE":
             return []
-        unknown = [one.sentence for one in self.checks if one.ok is None]
-        floors = [row["sentence"] for row in self.floor["cells"] if not row["ok"]]
-        return unknown + floors + [row.settles for row in self.required if row.shown != "shown"]
+        unknown = {one.id: one.settles for one in self.checks if one.ok is None}
+        floors = [row["sentence"] for row in self.floor["cells"] if row["ok"] is False]
+        if "pairs" in unknown:  # what else is open may look different once the planned pairs are complete
+            return [unknown.pop("pairs"), *unknown.values(), *floors]
+        return [*unknown.values(), *floors, *(row.settles for row in self.required if row.shown != "shown")]
 
 
 def verdict(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence]) -> dict[str, Any]:
@@ -91,7 +98,7 @@ def verdict(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence]) 
             "confidence": brief.rule.confidence,
             "outcome": [row.document for row in found.outcome],
             "guardrails": [row.document for row in found.guardrails],
-            "broken": [row.fields["id"] for row in [*found.broken, *found.too_small]],
+            "broken": [row.fields["id"] for row in found.missed],
             "validity": [one.document for one in found.checks],
             "noise_floor": found.floor,
             "tuning": tuning_rows(brief, [one for one in trials if one.purpose == "tuning"]),
@@ -131,14 +138,11 @@ def sentence(
     if nominee is None and result == "INCONCLUSIVE":
         return "Nothing was measured yet, so there is nothing to say for or against speculation."
     if nominee is None:
-        cell = brief.outcome.improve_in[0]
-        rows = tuning_rows(brief, [one for one in trials if one.purpose == "tuning"])
-        here = [row for row in rows if (row["level"], row["class"]) == (cell.level, cell.class_)]
-        return nobody_sentence(brief, here, cell)
+        return nobody_sentence(tuning_rows(brief, [one for one in trials if one.purpose == "tuning"]))
     if result == "PASS":
         return pass_sentence(brief, nominee, found.outcome)
     if result == "FAIL":
-        return fail_sentence(brief, nominee, found.broken, found.too_small)
+        return fail_sentence(brief, nominee, found.missed)
     return inconclusive_sentence(brief, nominee, found.outcome, found.settles)
 
 

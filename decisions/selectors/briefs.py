@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Max, OuterRef, QuerySet, Subquery
@@ -111,29 +112,30 @@ def before(revision: BriefRevision) -> BriefRevision | None:
     return BriefRevision.objects.filter(brief=revision.brief_id, number__lt=revision.number).order_by("-number").first()
 
 
-def places_of(campaign: Campaign) -> list[PlaceShown]:
+def places_of(campaign: Campaign, levels: Sequence[str]) -> list[PlaceShown]:
+    """The campaign's places; each one's trials in the order of ``levels``, not in the drawn order of the boot."""
     every = list(campaign.boots.all())
     return [
         PlaceShown(
             boot,
-            [trial_row(trial) for trial in boot.trials.all()],
+            [trial_row(trial) for trial in sorted(boot.trials.all(), key=lambda one: levels.index(one.level))],
             [one for one in every if one.position == boot.position and one.attempt < boot.attempt],
         )
         for boot in latest_attempts(every)
     ]
 
 
-def pairs_of(campaign: Campaign) -> list[PairShown]:
+def pairs_of(campaign: Campaign, levels: Sequence[str]) -> list[PairShown]:
     pairs: dict[int, list[PlaceShown]] = {}
-    for place in places_of(campaign):
+    for place in places_of(campaign, levels):
         if place.boot.pair is not None:
             pairs.setdefault(place.boot.pair, []).append(place)
     return [PairShown(number, places) for number, places in sorted(pairs.items())]
 
 
 def held_out_used_before(revision: BriefRevision) -> int:
-    """How many other briefs' held-out campaigns have read the same part."""
-    if revision.traffic_set_id is None:
+    """How many campaigns of other revisions had read the held-out part when this revision's own began."""
+    own = Campaign.objects.filter(brief_campaign__revision=revision, purpose=Campaign.Purpose.HELD_OUT).first()
+    if own is None:
         return 0
-    others = Campaign.objects.filter(purpose=Campaign.Purpose.HELD_OUT, part__set=revision.traffic_set_id)
-    return others.exclude(brief_campaign__revision=revision).count()
+    return Campaign.objects.filter(purpose=Campaign.Purpose.HELD_OUT, part=own.part_id, pk__lt=own.pk).count()

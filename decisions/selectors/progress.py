@@ -74,9 +74,7 @@ class Progress:
 
 def campaigns_of(revision: BriefRevision) -> list[Campaign]:
     """The revision's campaigns with boots and trials, without their plans and logs: three queries."""
-    trials = Trial.objects.only(
-        "pk", "boot_id", "level", "state", "position", "planned", "progress", "summary", "records_digest"
-    )
+    trials = Trial.objects.only("boot_id", "level", "state", "position", "planned", "progress", "summary")
     boots = (
         Boot.objects.defer("log_tail")
         .select_related("configuration")

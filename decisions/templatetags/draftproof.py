@@ -35,7 +35,7 @@ ICONS = {
     "warning": "M10 3.2 18 16.5H2zM10 8v4M10 14.3v.1",
     "question": "M6.6 7.2a3.4 3.4 0 1 1 5 3c-1.1.6-1.6 1.1-1.6 2.3M10 15.6v.1",
     "void": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M5.5 14.5l9-9",
-    "hand": "M4 13.5c2.5-5 3.5-8 5.5-9 1.6-.6 1.7 1.5.6 4-1 2.3-2 5.5-.6 5.5 1.3 0 1.7-2.5 2.7-2.5.9 0 .5 1.6 1.3 1.6.7 0 1-.6 2.5-.6M3.5 17h13",
+    "flag": "M5 17.5V3.5h10l-2.2 3.5L15 10.5H5",
     "info": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M10 9.3v4M10 6.7v.1",
     "clock": "M10 3.5a6.5 6.5 0 1 1 0 13a6.5 6.5 0 0 1 0-13M10 6.5V10l2.5 1.5",
 }
@@ -160,6 +160,8 @@ def milliseconds(value: float | None) -> str:
     """Milliseconds as a person reads them: ms below a second, seconds above."""
     if value is None:
         return "–"
+    if abs(value) < 10:
+        return f"{value:.1f}{NARROW}ms"
     return f"{value:.0f}{NARROW}ms" if abs(value) < 1000 else f"{value / 1000:.2f}{NARROW}s"
 
 
@@ -261,7 +263,7 @@ def effect(share: float, scale: str) -> str:
     return f"{100 * share:.1f} points" if scale == "difference" else f"{100 * share:.1f}{NARROW}%"
 
 
-FIGURE = re.compile(r"[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))")
+FIGURE = re.compile(r"(?<!to )(?<!for )(?<![\d.,+−])[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))(?! interval)")
 
 
 @register.filter
@@ -315,7 +317,7 @@ def arrival_words(arrival: Arrival) -> str:
     if arrival.process == "replay":
         scale = arrival.time_scale or 1
         return "replayed as recorded" if scale == 1 else f"replayed, times × {scale:g}"
-    bursts = f", gaps vary {arrival.cv:g}-fold (bursts)" if arrival.cv and arrival.cv > 1 else ""
+    bursts = f", bursts (variation {arrival.cv:g})" if arrival.cv and arrival.cv > 1 else ""
     return f"{arrival.process}, {arrival.rate:g} requests/s{bursts}"
 
 
@@ -343,7 +345,7 @@ def gist(details: Mapping[str, Any]) -> str:
     parts = [
         f"{words(key)} {short(str(value))}" if looks_hashed(value) else f"{words(key)} {fact(value)}"
         for key, value in ordered
-        if value not in ("", None)
+        if value not in ("", None, False)
     ]
     text = ", ".join(parts)
     return text if len(text) <= 90 else f"{text[:88]}…"
@@ -378,16 +380,3 @@ def query(context: template.Context, **changes: Any) -> str:
     for name, value in changes.items():
         asked[name] = value
     return f"?{asked.urlencode()}"
-
-
-@register.simple_tag
-def bars(counts: list[int]) -> SafeString:
-    """Counts per time bucket as a row of bars, without a scale: the table beside it has the numbers."""
-    tallest = max(counts, default=0) or 1
-    rects = "".join(
-        f'<rect x="{index}" y="{40 - 38 * count / tallest:.1f}" width=".8" height="{38 * count / tallest:.1f}"/>'
-        for index, count in enumerate(counts)
-    )
-    return mark_safe(  # noqa: S308 - built from numbers alone
-        f'<svg class="spark" viewBox="0 0 {max(len(counts), 1)} 40" preserveAspectRatio="none" aria-hidden="true">{rects}</svg>'
-    )

@@ -72,9 +72,10 @@ class Trial:
         self.planned = planned
         self.endpoint = endpoint
         self.server_alive = server_alive
-        rows = {one.row: prepared(one.traffic_row, endpoint.model) for one in planned}
-        self.prompts = [rows[one.row][1] for one in planned]
-        self.exchanges = [Exchange(rows[one.row][0]) for one in planned]
+        # By the row itself, not by its index: what is sent must be what the plan holds.
+        rows = {id(one.traffic_row): prepared(one.traffic_row, endpoint.model) for one in planned}
+        self.prompts = [rows[id(one.traffic_row)][1] for one in planned]
+        self.exchanges = [Exchange(rows[id(one.traffic_row)][0]) for one in planned]
         self.open: set[asyncio.Task[None]] = set()
         self.sent = 0
         self.ended: Counter[str] = Counter()

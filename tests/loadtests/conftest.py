@@ -85,12 +85,14 @@ def traffic_row() -> Callable[..., Row]:
 
 @pytest.fixture
 def planned() -> Callable[..., list[PlannedRequest]]:
-    """A plan that sends one chat a text, evenly spaced."""
+    """A plan that sends one chat a text, evenly spaced; a second one starts where the first one's numbers end."""
 
-    def plan(texts: Sequence[str], *, gap_ms: float = 5) -> list[PlannedRequest]:
+    def plan(texts: Sequence[str], *, gap_ms: float = 5, start_ms: float = 0, first: int = 0) -> list[PlannedRequest]:
         return [
-            PlannedRequest(f"r-{number:05d}", number, row_of(text, number), round(number * gap_ms * 1_000_000))
-            for number, text in enumerate(texts)
+            PlannedRequest(
+                f"r-{number:05d}", number, row_of(text, number), round((start_ms + gap_ms * step) * 1_000_000)
+            )
+            for step, (number, text) in enumerate(enumerate(texts, start=first))
         ]
 
     return plan

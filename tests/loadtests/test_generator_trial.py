@@ -7,7 +7,6 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable
-from dataclasses import replace
 from types import ModuleType
 from typing import Any
 
@@ -139,8 +138,8 @@ async def test_a_plan_out_of_order_leaves_in_time_and_is_recorded_in_plan_order(
 
 async def test_a_server_that_dies_fails_the_rest(server_process: Any, planned: Plan) -> None:
     plan = planned(["plain-answer"] * 10 + ["never-answers"] * 2)
-    plan += [replace(one, planned_ns=one.planned_ns + 10**9) for one in planned(["die"] + ["plain-answer"] * 60)]
-    plan += [replace(one, planned_ns=25 * 10**8) for one in planned(["plain-answer"])]
+    plan += planned(["die"] + ["plain-answer"] * 60, start_ms=1000, first=12)
+    plan += planned(["plain-answer"], start_ms=2500, first=73)
     started = time.monotonic()
     trial = await run_trial(plan, endpoint_of(server_process), level="peak", window_s=3, drain_s=PATIENCE_S)
     assert time.monotonic() - started < PATIENCE_S, "a dead server needs no drain"
@@ -163,7 +162,7 @@ async def test_no_request_goes_to_whoever_took_a_dead_servers_port(server: Any, 
 
 async def test_stopping_cancels_what_is_open_and_sends_no_more(server: Any, planned: Plan) -> None:
     plan = planned(["plain-answer", "never-answers", "stall-mid-stream"])
-    plan += [replace(one, planned_ns=50 * 10**9) for one in planned(["plain-answer"] * 5)]
+    plan += planned(["plain-answer"] * 5, start_ms=50_000, first=3)
     stop, seen = asyncio.Event(), list[Progress]()
     loop = asyncio.get_running_loop()
 
@@ -245,6 +244,13 @@ async def test_the_same_row_is_the_same_bytes(server: Any, planned: Plan) -> Non
         b'{"max_tokens":64,"messages":[{"content":"plain-answer","role":"user"}],"model":"hostile","stream":true,'
         b'"stream_options":{"include_usage":true},"temperature":0,"top_p":1}'
     }
+
+
+async def test_each_request_sends_its_own_row_whatever_its_index(server: Any, planned: Plan) -> None:
+    plan = [*planned(["plain-answer"]), *planned(["http-500-json"])]
+    trial = await run_trial(plan, endpoint_of(server), level="x", window_s=1, drain_s=PATIENCE_S)
+    assert [one.status for one in trial.records] == ["completed", "failed"]
+    assert trial.records[0].prompt_sha256 != trial.records[1].prompt_sha256
 
 
 async def test_the_key_is_sent_and_never_shown(server: Any, planned: Plan) -> None:

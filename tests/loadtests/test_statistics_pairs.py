@@ -120,3 +120,21 @@ def test_many_pairs_are_sampled_the_same_way_every_time() -> None:
 def test_sign_flip_values_lie_between_their_ends(values: list[int]) -> None:
     p_value = sign_flip_p_value([float(one) for one in values])
     assert 2.0 ** -len(values) <= p_value <= 1
+
+
+@pytest.mark.parametrize(
+    ("pairs", "requests", "boot_spread", "truth"), [(4, 40, 0.0, 0.02), (4, 240, 0.01, 0.02), (8, 40, 0.0, -0.03)]
+)
+def test_a_true_difference_at_the_limit_is_shown_at_most_as_often_as_alpha(
+    pairs: int, requests: int, boot_spread: float, truth: float
+) -> None:
+    draw = np.random.default_rng(20)
+    base, campaigns, shown = min(0.9, 0.99 + truth), 600, 0
+    for _ in range(campaigns):
+        luck = draw.random((pairs, requests))  # one request is as hard in both arms
+        boots = boot_spread * draw.normal(size=(2, pairs, 1))
+        before, after = luck < base + boots[0], luck < base + truth + boots[1]
+        floor = matched_share_se(int((after & ~before).sum()), int((before & ~after).sum()), pairs * requests)
+        found = t_bounds(after.mean(axis=1) - before.mean(axis=1), alpha=0.05, smallest_se=floor)
+        shown += found.low >= truth
+    assert shown / campaigns <= 0.05

@@ -1,0 +1,322 @@
+"""The pages over a house in which things have happened. It is built once; every test's changes are rolled back."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.core.cache import cache
+from django.db import transaction
+from django.test import Client, override_settings
+from django.urls import reverse
+
+from decisions.models import BriefRevision, Event, Release, Signature
+from decisions.selectors.pictures import drawn_from_evidence
+from loadtests.models import Boot, Trial
+from tests.conftest import PASSWORD
+from tests.support.house import House, build_house
+
+REASON = "The evidence settles it."
+LATENCY = re.compile(r"\b\d+(\.\d+)?\s*(ms|s)\b")
+
+
+@pytest.fixture(scope="module")
+def built(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[House, Path]]:
+    evidence = tmp_path_factory.mktemp("house") / "evidence"
+    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
+        house = build_house(PASSWORD)
+        yield house, evidence
+        transaction.set_rollback(True)
+
+
+@pytest.fixture
+def house(built: tuple[House, Path], db: None, settings: Any) -> Iterator[House]:
+    settings.EVIDENCE_DIR = built[1]
+    cache.clear()
+    drawn_from_evidence.cache_clear()
+    yield built[0]
+    drawn_from_evidence.cache_clear()
+
+
+@pytest.fixture
+def as_(house: House) -> Callable[[str], Client]:
+    def sign_in(who: str) -> Client:
+        client = Client()
+        client.force_login(house.people[who])
+        return client
+
+    return sign_in
+
+
+def tab(revision: BriefRevision, name: str = "brief") -> str:
+    return reverse(name, args=[revision.brief_id, revision.number])
+
+
+def pages_of(house: House) -> list[str]:
+    tabs = ("brief", "brief-tuning", "brief-held-out", "brief-sign-off", "brief-history")
+    finished = Boot.objects.filter(state="finished").latest("pk")
+    return [
+        *(reverse(name) for name in ("inbox", "inbox-running", "services", "briefs", "traffic", "runs", "runs-live")),
+        reverse("service", args=["support-assistant"]),
+        reverse("route", args=["support-assistant", "chat"]),
+        reverse("traffic-set", args=[house.in_review.traffic_set_id]),
+        *(tab(one, name) for one in (house.in_review, house.measuring, house.draft) for name in tabs),
+        *(reverse("boot", args=[boot.pk]) for boot in (house.live_boot, house.lost_boot, finished)),
+        reverse("boot-live", args=[house.live_boot.pk]),
+        tab(house.measuring, "brief-progress"),
+    ]
+
+
+def text(response: Any) -> str:
+    assert response.status_code in (200, 422), response.status_code
+    return str(response.content.decode())
+
+
+@pytest.mark.parametrize("who", ["engineer", "owner", "auditor"])
+def test_every_page_opens_for_the_right_people(house: House, as_: Callable[[str], Client], who: str) -> None:
+    client = as_(who)
+    for page in pages_of(house):
+        assert client.get(page).status_code == 200, page
+
+
+def test_every_page_sends_someone_unknown_to_sign_in(house: House, client: Client) -> None:
+    for page in [*pages_of(house), reverse("ledger"), reverse("brief-new")]:
+        response = client.get(page)
+        assert (response.status_code, response["Location"].split("?")[0]) == (302, "/sign-in/"), page
+
+
+def test_every_page_tells_a_stranger_what_is_missing(house: House, as_: Callable[[str], Client]) -> None:
+    client = as_("stranger")
+    for page in pages_of(house):
+        response = client.get(page)
+        assert response.status_code == 403, page
+        assert "has no role here yet" in response.content.decode()
+
+
+def test_no_page_asks_for_more_queries_than_its_budget(
+    house: House, as_: Callable[[str], Client], django_assert_max_num_queries: Any
+) -> None:
+    client = as_("owner")
+    for page in pages_of(house):
+        with django_assert_max_num_queries(32, info=page):
+            client.get(page)
+
+
+def test_no_page_holds_an_inline_style_or_script(house: House, as_: Callable[[str], Client]) -> None:
+    client = as_("owner")
+    for page in pages_of(house):
+        found = client.get(page).content.decode()
+        assert not re.search(r"\sstyle=|<style|\son[a-z]+=", found), page
+        assert all("src=" in tag or "application/json" in tag for tag in re.findall(r"<script[^>]*>", found)), page
+
+
+def test_the_inbox_shows_each_what_waits_for_them(house: House, as_: Callable[[str], Client]) -> None:
+    owners, engineers, auditors = (text(as_(who).get("/")) for who in ("owner", "engineer", "auditor"))
+    assert "Review and sign" in owners
+    assert "Prompt lookup for chat" in owners
+    assert "Edit or freeze" in engineers
+    assert "Review and sign" not in engineers
+    assert "Nothing waits for you" in auditors
+    assert all("Prompt lookup, second try" in page for page in (owners, engineers, auditors))
+
+
+def test_a_superuser_has_nothing_to_sign(house: House, as_: Callable[[str], Client]) -> None:
+    assert "Review and sign" not in text(as_("superuser").get("/"))
+    assert "A superuser can&#x27;t sign" in text(as_("superuser").get(tab(house.in_review, "brief-sign-off")))
+
+
+def test_held_out_shows_progress_and_failures_but_no_latency_before_the_verdict(
+    house: House, as_: Callable[[str], Client]
+) -> None:
+    client = as_("engineer")
+    page = text(client.get(tab(house.measuring, "brief-held-out")))
+    assert "Progress and failures only" in page
+    assert "lost" in page
+    assert "1 timed out" in page
+    for forbidden in ("data-chart", "Completion p50", "attainment", "completion_ms"):
+        assert forbidden not in page
+    finished = house.measuring.campaigns.get(campaign__purpose="held-out").campaign.boots.filter(state="finished")
+    boot_page = text(client.get(reverse("boot", args=[finished[0].pk])))
+    assert "never how long they took" in boot_page
+    assert "completion p50" not in boot_page
+    assert "never how long they took" not in text(
+        client.get(reverse("boot", args=[Boot.objects.filter(campaign__purpose="tuning").first().pk]))  # type: ignore[union-attr]
+    )
+
+
+def test_held_out_shows_its_pictures_once_the_verdict_exists(house: House, as_: Callable[[str], Client]) -> None:
+    page = text(as_("owner").get(tab(house.in_review, "brief-held-out")))
+    assert page.count("data-chart") == 5
+    assert "Progress and failures only" not in page
+
+
+def test_pictures_are_missing_with_a_reason_where_their_evidence_is(
+    house: House, as_: Callable[[str], Client], settings: Any, tmp_path: Path
+) -> None:
+    settings.EVIDENCE_DIR = tmp_path / "elsewhere"
+    page = text(as_("owner").get(tab(house.in_review, "brief-sign-off")))
+    assert "The pictures can’t be drawn: no evidence" in page
+    assert "Outcome and guardrails" in page
+
+
+def test_the_running_boot_refreshes_itself_until_it_ends(house: House, as_: Callable[[str], Client]) -> None:
+    client = as_("auditor")
+    live = reverse("boot-live", args=[house.live_boot.pk])
+    assert 'hx-trigger="every 2s"' in text(client.get(live))
+    Boot.objects.filter(pk=house.live_boot.pk).update(state="finished")
+    assert client.get(live)["HX-Refresh"] == "true"
+    assert "hx-trigger" not in text(client.get(reverse("boot", args=[house.live_boot.pk])))
+
+
+def test_a_part_that_refreshes_itself_asks_to_sign_in_again_by_a_reload(house: House, client: Client) -> None:
+    live = reverse("boot-live", args=[house.live_boot.pk])
+    response = client.get(live, headers={"HX-Request": "true"}, follow=True)
+    assert response["HX-Refresh"] == "true"
+
+
+def test_a_dead_engine_is_a_result_with_its_log(house: House, as_: Callable[[str], Client]) -> None:
+    boot = Boot.objects.filter(state="finished").earliest("pk")
+    Boot.objects.filter(pk=boot.pk).update(died=True, reason="code 137", log_tail="EngineCore <died>")
+    page = text(as_("engineer").get(reverse("boot", args=[boot.pk])))
+    assert "The engine died or could not start" in page
+    assert "EngineCore &lt;died&gt;" in page
+
+
+class TestSigning:
+    def form(self, client: Client, revision: BriefRevision, **changes: str) -> Any:
+        wanted = {"meaning": "approve", "reason": REASON, "password": PASSWORD} | changes
+        if "shown" not in wanted:
+            asked = {name: wanted[name] for name in ("meaning", "reason")}
+            statement = text(client.get(tab(revision, "brief-statement"), asked))
+            wanted["shown"] = re.findall(r'name="shown" value="([^"]*)"', statement)[0]
+        return client.post(tab(revision, "brief-sign"), wanted)
+
+    def test_the_owner_reads_the_statement_and_signs_it(self, house: House, as_: Callable[[str], Client]) -> None:
+        client = as_("owner")
+        response = self.form(client, house.in_review)
+        assert (response.status_code, response["Location"]) == (302, tab(house.in_review, "brief-sign-off"))
+        signature = Signature.objects.get()
+        page = text(client.get(response["Location"]))
+        assert bytes(signature.statement).decode().splitlines()[0] in page
+        assert "Approve: this configuration may run on the route" in page
+        assert "Revoke: fall back now" in text(client.get(reverse("route", args=["support-assistant", "chat"])))
+
+    def test_what_was_not_shown_is_not_signed(self, house: House, as_: Callable[[str], Client]) -> None:
+        response = self.form(as_("owner"), house.in_review, shown="")
+        page = text(response)
+        assert response.status_code == 422
+        assert "Read the statement below" in page
+        assert f"Reason: {REASON}" in page
+        assert not Signature.objects.exists()
+
+    def test_a_wrong_password_keeps_what_was_written(self, house: House, as_: Callable[[str], Client]) -> None:
+        response = self.form(as_("owner"), house.in_review, password="guess")
+        assert response.status_code == 422
+        assert "password is wrong" in text(response)
+        assert REASON in text(response)
+        assert "guess" not in text(response)
+        assert Event.objects.filter(kind="sign-refused").count() == 1
+
+    @pytest.mark.parametrize("who", ["engineer", "superuser", "auditor"])
+    def test_who_may_not_sign_is_refused_with_a_reason_and_an_event(
+        self, house: House, as_: Callable[[str], Client], who: str
+    ) -> None:
+        client = as_(who)
+        assert 'id="sign-form"' not in text(client.get(tab(house.in_review, "brief-sign-off")))
+        response = self.form(client, house.in_review, shown="")
+        assert response.status_code == 422
+        assert Event.objects.get(kind="sign-refused").actor == who
+        assert not Signature.objects.exists()
+
+
+class TestRevoking:
+    @pytest.fixture
+    def released(self, house: House, as_: Callable[[str], Client]) -> Release:
+        TestSigning().form(as_("owner"), house.in_review)
+        return Release.objects.get()
+
+    def revoke(self, client: Client, release: Release, **changes: str) -> Any:
+        wanted = {"release": str(release.pk), "reason": "An incident was reported", "password": PASSWORD} | changes
+        return client.post(reverse("revoke", args=["support-assistant", "chat"]), wanted)
+
+    def test_the_owner_falls_back_in_one_act(self, released: Release, as_: Callable[[str], Client]) -> None:
+        client = as_("owner")
+        assert self.revoke(client, released).status_code == 302
+        page = text(client.get(reverse("route", args=["support-assistant", "chat"])))
+        assert "The baseline: the target without a speculative setting." in page
+        assert "An incident was reported" in page
+
+    def test_a_wrong_password_revokes_nothing(self, released: Release, as_: Callable[[str], Client]) -> None:
+        response = self.revoke(as_("owner"), released, password="guess")
+        assert response.status_code == 422
+        assert "An incident was reported" in text(response)
+        released.refresh_from_db()
+        assert released.revoked_at is None
+
+    def test_an_engineer_sees_why_not(self, released: Release, as_: Callable[[str], Client]) -> None:
+        assert 'name="password"' not in text(as_("engineer").get(reverse("route", args=["support-assistant", "chat"])))
+        assert self.revoke(as_("engineer"), released).status_code == 422
+        assert Event.objects.get(kind="revoke-refused").actor == "engineer"
+
+
+def test_records_can_be_downloaded_once_the_brief_is_decided(house: House, as_: Callable[[str], Client]) -> None:
+    trial = Trial.objects.filter(boot__campaign__brief_campaign__revision=house.in_review).earliest("pk")
+    client = as_("auditor")
+    assert client.get(reverse("records", args=[trial.pk])).status_code == 404
+    TestSigning().form(as_("owner"), house.in_review)
+    response = client.get(reverse("records", args=[trial.pk]))
+    assert response.content.startswith(b"PAR1")
+    assert "attachment" in response["Content-Disposition"]
+
+
+def test_declaring_a_fault_asks_for_a_reason_and_runs_the_pair_again(
+    house: House, as_: Callable[[str], Client]
+) -> None:
+    boot = Boot.objects.filter(campaign__brief_campaign__revision=house.measuring, state="finished").latest("pk")
+    client, address = as_("engineer"), reverse("declare-fault", args=[boot.pk])
+    assert client.post(address, {"reason": "short"}).status_code == 422
+    assert client.post(address, {"reason": "The host was rebooted for maintenance"}).status_code == 302
+    assert "Declared a fault by engineer" in text(client.get(reverse("boot", args=[boot.pk])))
+
+
+def test_the_history_is_filtered_and_says_whether_the_chain_holds(house: House, as_: Callable[[str], Client]) -> None:
+    client = as_("auditor")
+    everything = text(client.get(reverse("ledger")))
+    assert f"verified {Event.objects.count()} events" in everything
+    assert "older" in everything
+    lost = text(client.get(reverse("ledger"), {"kind": "boot-lost", "actor": "reconciler"}))
+    assert f"boot {house.lost_boot.pk}" in lost
+    assert "No event matches" in text(client.get(reverse("ledger"), {"subject": "nothing of that name"}))
+
+
+def test_a_brief_moves_on_by_its_buttons(house: House, as_: Callable[[str], Client]) -> None:
+    client = as_("engineer")
+
+    def press(act: str, **fields: str) -> str:
+        address = reverse("brief-act", args=[house.draft.brief_id, house.draft.number, act])
+        return text(client.post(address, fields, follow=True))
+
+    assert "Frozen." in press("freeze")
+    assert "say why in at least 10 characters" in press("withdraw", reason="no")
+    assert "Withdrawn." in press("withdraw", reason="Written for the wrong route")
+    assert "Edit the draft" in press("revise")
+
+
+def test_who_may_not_start_runs_is_told_so(house: House, as_: Callable[[str], Client]) -> None:
+    address = reverse("brief-act", args=[house.measuring.brief_id, house.measuring.number, "cancel"])
+    page = text(as_("auditor").post(address, {"reason": "I would rather not"}, follow=True))
+    assert "Only someone in the group engineer can start runs." in page
+
+
+def test_traffic_pages_show_counts_and_never_text(house: House, as_: Callable[[str], Client]) -> None:
+    from loadtests.demo import SUPPORT_ASSISTANT
+    from loadtests.traffic.rows import read_rows
+
+    page = text(as_("auditor").get(reverse("traffic-set", args=[house.in_review.traffic_set_id])))
+    assert "held-out" in page
+    assert not any(row.messages[-1].content in page for row in read_rows(SUPPORT_ASSISTANT))

@@ -1,0 +1,211 @@
+"""How the pages write numbers, times and states, and where an interval's picture lies."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from decisions.pages.problems import Problem, located
+from decisions.pages.rows import picture, requirement_row, tuning_rows
+from decisions.selectors.events import subject_link
+from decisions.templatetags import draftproof as tags
+
+NARROW = "\u202f"
+
+
+def row(**changes: Any) -> dict[str, Any]:
+    fields: dict[str, Any] = {
+        "label": "Attainment, peak",
+        "role": "improve",
+        "shown": "shown",
+        "unit": "share",
+        "scale": "difference",
+        "baseline": 0.912,
+        "candidate": 0.949,
+        "difference": 0.037,
+        "low": 0.024,
+        "high": 0.05,
+        "required": 0.02,
+        "required_text": "≥ +2.0 points",
+    }
+    return fields | changes
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(0, "0"), (46592, "46,592"), (-3, "−3"), (0.0375, "0.037"), (2.818, "2.82"), (None, "–"), (1234.5, "1,234")],
+)
+def test_numbers(value: float | None, written: str) -> None:
+    assert tags.number(value) == written
+
+
+@pytest.mark.parametrize(
+    ("value", "written"),
+    [(45, "45 s"), (89.4, "89 s"), (90, "2 min"), (724, "12 min"), (3600, "1 h"), (4800, "1 h 20 min"), (None, "–")],
+)
+def test_durations(value: float | None, written: str) -> None:
+    assert tags.duration(value) == written.replace(" s", f"{NARROW}s").replace(" min", f"{NARROW}min").replace(
+        " h", f"{NARROW}h"
+    )
+
+
+def test_milliseconds_turn_into_seconds() -> None:
+    assert [tags.milliseconds(value) for value in (0.4, 122, 1650, None)] == [
+        f"0.4{NARROW}ms",
+        f"122{NARROW}ms",
+        f"1.65{NARROW}s",
+        "–",
+    ]
+
+
+def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:
+    at = datetime(2026, 11, 29, 1, 5, 9, tzinfo=timezone(timedelta(hours=2)))
+    assert tags.moment(at) == ('<time datetime="2026-11-28T23:05:09Z" class="nowrap">28 Nov 2026, 23:05 UTC</time>')
+    assert "23:05:09 UTC" in tags.moment(at, True)
+    assert tags.moment(None) == "–"
+    assert "28 Nov 2026<" in tags.day(datetime(2026, 11, 28, tzinfo=UTC))
+
+
+def test_a_digest_is_short_and_whole_in_its_title() -> None:
+    value = "7f3a" + "0" * 56 + "c21e"
+    assert tags.short(value) == "7f3a…c21e"
+    assert value in tags.digest_tag(value)
+
+
+def test_a_state_is_never_a_colour_alone() -> None:
+    for word in tags.STATES:
+        found = tags.state(word)
+        assert "<svg" in found
+        assert tags.STATES[word][2] in found
+    assert "&lt;b&gt;" in tags.state("<b>")
+
+
+def test_the_figures_of_a_sentence_stand_out_and_the_rest_is_escaped() -> None:
+    said = tags.figures(
+        "<i> lets 94.9 % finish: +3.7 points (90 % interval +2.4 to +5.0 points), asked for +2.0 points"
+    )
+    assert said == (
+        '&lt;i&gt; lets <b class="nowrap">94.9 %</b> finish: <b class="nowrap">+3.7 points</b> '
+        "(90 % interval +2.4 to +5.0 points), asked for +2.0 points"
+    )
+
+
+def test_one_sided_confidence_is_shown_as_the_interval_it_makes() -> None:
+    assert tags.two_sided(0.95) == f"90{NARROW}%"
+
+
+def test_the_gist_of_an_event_puts_its_reason_first_and_shortens_digests() -> None:
+    assert tags.gist({"configuration": "a" * 64, "reason": "its worker fell silent", "died": False}) == (
+        "reason its worker fell silent, configuration aaaa…aaaa"
+    )
+
+
+@pytest.mark.parametrize(
+    ("subject", "link"),
+    [
+        ("brief 14 revision 2", ("brief", (14, 2))),
+        ("boot 3", ("boot", (3,))),
+        ("traffic set 1", None),
+        ("boot 3 <b>", None),
+    ],
+)
+def test_subjects_of_events_lead_to_their_pages(subject: str, link: object) -> None:
+    assert subject_link(subject) == link
+
+
+def test_a_difference_in_points_reads_as_one() -> None:
+    found = requirement_row(row())
+    assert (found.baseline, found.candidate, found.difference, found.interval, found.limit, found.shown) == (
+        "91.2 %",
+        "94.9 %",
+        "+3.7 points",
+        "+2.4 to +5.0",
+        "≥ +2.0 points",
+        "shown",
+    )
+
+
+def test_an_absolute_limit_shows_the_count_over_it() -> None:
+    fields = row(
+        role="guardrail", scale="absolute", low=0.0, high=0.018, difference=None, over=1, requests=166, share_limit=0.03
+    )
+    found = requirement_row(fields)
+    assert (found.difference, found.interval, found.shown) == ("1 of 166", "0.0 % to 1.8 %", "holds")
+    assert found.picture is not None
+    assert found.picture.limit_text == "3 %"
+
+
+def test_a_side_without_a_bound_runs_to_the_edge() -> None:
+    found = picture(row(low=None))
+    assert found is not None
+    assert (found.open_left, found.low, found.open_right) == (True, 0.0, False)
+
+
+def test_a_row_without_a_number_has_no_picture() -> None:
+    assert picture(row(difference=None)) is None
+    assert requirement_row(row(difference=None, low=None, high=None)).difference == "no number"
+
+
+finite = st.floats(-5, 5, allow_nan=False)
+
+
+@given(low=finite, point=finite, high=finite, limit=finite)
+def test_every_place_lies_inside_the_picture(low: float, point: float, high: float, limit: float) -> None:
+    low, point, high = sorted((low, point, high))
+    found = picture(row(low=low, difference=point, high=high, required=limit))
+    if found is None:
+        return
+    assert found.limit is not None
+    assert 0 <= found.low <= found.point <= found.high <= 150
+    assert 0 <= found.zero <= 150
+    assert 0 <= found.limit <= 150
+
+
+def test_the_race_puts_cells_that_must_improve_first_and_the_best_first() -> None:
+    base: dict[str, Any] = {
+        "label": "",
+        "unit": "s",
+        "scale": "ratio",
+        "baseline": 2.0,
+        "value": 1.0,
+        "difference": -0.5,
+        "boots": 1,
+    }
+    measured = [
+        ("a", "peak", False, 0.1),
+        ("a", "quiet", True, 0.1),
+        ("b", "quiet", True, 0.3),
+        ("c", "quiet", True, None),
+    ]
+    rows = [
+        base
+        | {"candidate": name, "draft_length": 2, "level": level, "class": "all", "improves": must, "improvement": by}
+        for name, level, must, by in measured
+    ]
+    found = tuning_rows(rows, "a")
+    assert [(one.candidate, one.cell, one.chosen) for one in found] == [
+        ("b", "quiet", False),
+        ("a", "quiet", True),
+        ("c", "quiet", False),
+        ("a", "peak", True),
+    ]
+
+
+def test_problems_are_found_on_their_lines() -> None:
+    source = "title: x\nrule:\n  pairs: 5\nlevels:\n  - name: quiet\n  - name: peak\n    rate: -1\n"
+    problems = ["rule.pairs: must be even", "levels.1.rate: too low", "outcome: missing", "two levels are the same"]
+    assert located(problems, source) == [
+        Problem("rule.pairs", "must be even", 3),
+        Problem("levels.1.rate", "too low", 7),
+        Problem("outcome", "missing", None),
+        Problem("", "two levels are the same", None),
+    ]
+
+
+@given(st.text(max_size=60), st.text(max_size=30))
+def test_any_words_and_any_problem_are_located_without_an_error(source: str, problem: str) -> None:
+    assert len(located([problem], source)) == 1

@@ -1,0 +1,146 @@
+"""Boots on real vLLM: what a trial leaves behind, and what becomes of it when the engine is killed."""
+
+import os
+import signal
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.db import connection
+
+from config.demo import baseline_document
+from decisions import ledger
+from loadtests.configurations import Configuration, Speculative
+from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.manifest import document_of
+from loadtests.evidence.records import read_records
+from loadtests.evidence.store import EvidenceStore
+from loadtests.models import Boot, Campaign
+from loadtests.services.claim_boot import claim_boot
+from loadtests.services.create_campaign import create_campaign
+from loadtests.services.import_traffic import import_traffic
+from loadtests.traffic.levels import Arrival, Level
+from workers.boots import run_boot
+from workers.engines.process_group import group_members
+from workers.target import prepare_demo_target
+
+pytestmark = [pytest.mark.engine, pytest.mark.django_db(transaction=True)]
+
+LEVELS = [
+    Level(name="quiet", arrival=Arrival(process="constant", rate=0.5), duration_s=6, drain_s=20),
+    Level(name="peak", arrival=Arrival(process="gamma", rate=2, cv=1.5), duration_s=8, drain_s=30),
+]
+
+
+@pytest.fixture
+def baseline(settings: Any) -> Configuration:
+    if not Path(configured.ENGINE_PYTHON).exists():
+        pytest.skip("the engine environment is not installed: make install-engine")
+    target = prepare_demo_target(Path(settings.MODELS_DIR), Path(settings.ENGINE_PYTHON))
+    return Configuration.model_validate(baseline_document(target))
+
+
+@pytest.fixture
+def boots(baseline: Configuration) -> Iterator[list[Boot]]:
+    """The boots of a tuning campaign: baseline, n-gram, baseline."""
+    ngram = Speculative(method="ngram", num_speculative_tokens=4, prompt_lookup_min=2, prompt_lookup_max=5)
+    campaign = create_campaign(
+        purpose="tuning",
+        traffic_set=import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"),
+        brief_digest="c" * 64,
+        baseline=baseline,
+        candidates={"ngram-k4": baseline.with_speculative(ngram)},
+        levels=LEVELS,
+        peak="peak",
+        pairs=4,
+        seed=3,
+        deadlines={"default": {"first_token_s": 5, "completion_s": 20}},
+        budget_engine_minutes=30,
+        max_reattempts=1,
+        by="engineer",
+    )
+    yield list(campaign.boots.all())
+    for boot in campaign.boots.exclude(engine_group=None):
+        assert group_members(boot.engine_group or 0) == []
+
+
+def claim() -> Boot:
+    boot = claim_boot(pool="cpu", worker="tester", host="here")
+    assert boot is not None
+    return boot
+
+
+def test_every_trial_leaves_exact_evidence(boots: list[Boot]) -> None:
+    for _ in boots:
+        run_boot(claim(), threading.Event())
+    campaign = Campaign.objects.get()
+    assert campaign.state == Campaign.State.DONE
+    store = EvidenceStore(configured.EVIDENCE_DIR)
+    stopped_before = None
+    for boot in campaign.boots.all():
+        assert boot.state == Boot.State.FINISHED, boot.log_tail
+        assert not boot.died
+        assert boot.facts["kv_cache_tokens"] > 0
+        assert boot.started_at is not None
+        assert stopped_before is None or boot.started_at > stopped_before
+        stopped_before = boot.stopped_at
+        for trial in boot.trials.all():
+            table = read_records(store.get(trial.records_digest))
+            assert table.num_rows == trial.planned == len(trial.segment["rows"])
+            assert set(table["status"].to_pylist()) == {"completed"}
+            assert set(table["fingerprint"].to_pylist()) == {boot.configuration.digest}
+            assert sum(table["output_tokens"].to_pylist()) == trial.counters["vllm:generation_tokens_total"]
+            manifest = document_of(store.get(trial.manifest_digest))
+            assert manifest["digests"]["records"] == trial.records_digest
+            assert manifest["planned"] == sum(manifest["statuses"].values()) == trial.planned
+    drafted = [trial.counters.get("vllm:spec_decode_num_draft_tokens_total", 0) for trial in boots[1].trials.all()]
+    assert sum(drafted) > 0
+    assert len({boot.server for boot in campaign.boots.all()}) == 3
+    assert ledger.verify().broken is None
+
+
+def kill_when_it_answers(boot: Boot) -> None:
+    """Kills the engine's whole group as soon as its second trial is under way."""
+    try:
+        for _ in range(600):
+            row = Boot.objects.get(pk=boot.pk)
+            running = row.trials.filter(position=1, state="running").exclude(progress={}).exists()
+            if running and row.engine_group:
+                os.killpg(row.engine_group, signal.SIGKILL)
+                return
+            time.sleep(0.2)
+    finally:
+        connection.close()
+
+
+def test_an_engine_that_dies_is_a_result(boots: list[Boot], settings: Any) -> None:
+    settings.HEARTBEAT_S = 1
+    boot = claim()
+    killer = threading.Thread(target=kill_when_it_answers, args=[boot])
+    killer.start()
+    run_boot(boot, threading.Event())
+    killer.join()
+    boot.refresh_from_db()
+    assert (boot.state, boot.died) == (Boot.State.FINISHED, True)
+    assert "died during level" in boot.reason
+    assert boot.log_tail
+    last = boot.trials.get(position=1)
+    table = read_records(EvidenceStore(configured.EVIDENCE_DIR).get(last.records_digest))
+    statuses = table["status"].to_pylist()
+    assert len(statuses) == last.planned
+    assert "failed" in statuses
+    assert set(statuses) <= {"completed", "failed"}
+
+
+def test_a_worker_that_is_stopped_gives_its_boot_back(boots: list[Boot], settings: Any) -> None:
+    settings.HEARTBEAT_S = 1
+    boot, stopping = claim(), threading.Event()
+    threading.Timer(8, stopping.set).start()
+    run_boot(boot, stopping)
+    boot.refresh_from_db()
+    assert (boot.state, boot.reason) == (Boot.State.LOST, "its worker was stopped")
+    assert Boot.objects.filter(position=0, attempt=2, state="waiting").exists()
