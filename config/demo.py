@@ -1,6 +1,8 @@
 """The demo's accounts, service, traffic and brief."""
 
 import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -45,6 +47,16 @@ def new_password(person: Account) -> str:
     person.set_password(password)
     person.save()
     return password
+
+
+@contextmanager
+def password_for_now(person: Account) -> Iterator[tuple[Account, str]]:
+    """A password that holds within the block: nobody kept the one that was printed, and it stays valid afterwards."""
+    kept = person.password
+    try:
+        yield person, new_password(person)
+    finally:
+        Account.objects.filter(pk=person.pk).update(password=kept)
 
 
 def create_service() -> dict[str, Route]:

@@ -18,11 +18,17 @@ from pathlib import Path
 STOP_S = 45
 
 
+# A process that ends is started again; one that keeps ending has something wrong with it.
+MOST_RESTARTS = 5
+
+
 @dataclass
 class Started:
     name: str
+    command: Sequence[str]
     process: subprocess.Popen[bytes]
     log: Path
+    restarts: int = 0
 
 
 class ProcessEnded(RuntimeError):
@@ -56,17 +62,29 @@ def free_port(wanted: int) -> int:
 def start(name: str, command: Sequence[str], logs: Path) -> Started:
     logs.mkdir(parents=True, exist_ok=True)
     log = logs / f"{name}.log"
+    return Started(name, command, spawn(command, log), log)
+
+
+def spawn(command: Sequence[str], log: Path) -> subprocess.Popen[bytes]:
     with log.open("ab") as sink:
         # A session of its own: Ctrl-C reaches us alone, and we stop the others in order.
-        process = subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
-    return Started(name, process, log)
+        return subprocess.Popen(command, stdout=sink, stderr=sink, stdin=subprocess.DEVNULL, start_new_session=True)  # noqa: S603
 
 
-def check(started: Sequence[Started]) -> None:
+def revive(started: Sequence[Started]) -> list[str]:
+    """Starts again what has ended and says so; raises ProcessEnded for a process that won't stay."""
+    said = []
     for one in started:
-        if one.process.poll() is not None:
+        code = one.process.poll()
+        if code is None:
+            continue
+        if one.restarts >= MOST_RESTARTS:
             tail = "\n".join(one.log.read_text(errors="replace").splitlines()[-15:])
-            raise ProcessEnded(f"the {one.name} process ended with {one.process.returncode}; its log says:\n{tail}")
+            raise ProcessEnded(f"the {one.name} process keeps ending (now with {code}); its log says:\n{tail}")
+        one.restarts += 1
+        one.process = spawn(one.command, one.log)
+        said.append(f"The {one.name} process ended with {code} and was started again.")
+    return said
 
 
 def stop(started: Sequence[Started]) -> None:

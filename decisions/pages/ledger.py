@@ -23,6 +23,6 @@ def ledger(request: HttpRequest) -> HttpResponse:
         "page": page,
         "kinds": selectors.event_kinds(),
         "actors": selectors.event_actors(),
-        "chain": selectors.chain_status(),
+        "chain": selectors.chain_status(afresh="verify" in request.GET),
     }
     return render(request, "ledger.html", context)

@@ -7,12 +7,14 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from django.core.cache import cache
-from django.db.models import Max, Q, QuerySet
+from django.db.models import Q, QuerySet
 from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import BriefRevision, Event
-from loadtests.models import Boot, Campaign
+from loadtests.models import Boot, Campaign, Trial
+
+CHAIN_STATUS = "chain-status"
 
 
 @dataclass(frozen=True)
@@ -41,24 +43,24 @@ def event_actors() -> list[str]:
     return list(Event.objects.order_by("actor").values_list("actor", flat=True).distinct())
 
 
-def chain_status() -> Chain:
-    """The whole chain is walked again only when it has grown since it was last found whole, or after a minute."""
-    last = Event.objects.aggregate(last=Max("sequence"))["last"] or 0
-    key = f"chain-status-{last}"
-    known: Chain | None = cache.get(key)
+def chain_status(*, afresh: bool = False) -> Chain:
+    """Walking a long chain takes seconds: it is done at most once a minute, unless someone asks for it."""
+    known: Chain | None = None if afresh else cache.get(CHAIN_STATUS)
     if known:
         return known
     verified = ledger.verify()
     status = Chain(verified.events, str(verified.broken or ""), timezone.now())
-    cache.set(key, status, timeout=60)
+    cache.set(CHAIN_STATUS, status, timeout=60)
     return status
 
 
 def events_of_revision(revision: BriefRevision) -> QuerySet[Event]:
-    """What happened to a revision, to its campaigns and to their boots."""
+    """What happened to a revision, to its campaigns, their boots and trials."""
     campaigns = Campaign.objects.filter(brief_campaign__revision=revision).values_list("pk", flat=True)
     boots = Boot.objects.filter(campaign__in=campaigns).values_list("pk", flat=True)
-    subjects = [f"campaign {pk}" for pk in campaigns] + [f"boot {pk}" for pk in boots]
+    trials = Trial.objects.filter(boot__campaign__in=campaigns).values_list("pk", flat=True)
+    named = (("campaign", campaigns), ("boot", boots), ("trial", trials))
+    subjects = [f"{name} {pk}" for name, keys in named for pk in keys]
     own = f"brief {revision.brief_id} revision {revision.number}"
     return Event.objects.filter(Q(subject=own) | Q(subject__in=subjects)).order_by("-sequence")
 

@@ -12,7 +12,7 @@ from decisions.selectors.evidence import evidence_of
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.move_revision import subject
 from loadtests.configurations import Configuration
-from loadtests.evidence.store import EvidenceDamaged
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.models import Campaign
 from loadtests.planning import Purpose
 from loadtests.services.create_campaign import create_campaign
@@ -43,7 +43,7 @@ def step(revision: BriefRevision) -> None:
             compute_verdict(revision=revision)
             return
         start_stage(revision, purpose)
-    except (ValueError, Refused, EvidenceDamaged) as error:
+    except (ValueError, Refused, EvidenceDamaged, EvidenceMissing) as error:
         halt(revision, str(error))
 
 

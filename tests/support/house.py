@@ -62,7 +62,8 @@ def build_house(password: str) -> House:
     engineer = people["engineer"]
     in_review = written(route, engineer, "Prompt lookup for chat")
     start(in_review, engineer)
-    play(in_review)
+    # A spread this small leaves no doubt about the verdict, whatever the draw.
+    play(in_review, spread=0.002)
     measuring = written(route, engineer, "Prompt lookup, second try")
     start(measuring, engineer)
     live_boot, lost_boot = half_measured(measuring)

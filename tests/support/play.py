@@ -66,7 +66,7 @@ def started_brief(route: Route, engineer: Account) -> BriefRevision:
     return revision
 
 
-def play(revision: BriefRevision, speed: Speed = helps_when_quiet, *, spread: float = 0.01) -> None:
+def play(revision: BriefRevision, speed: Speed = helps_when_quiet, *, spread: float = 0.003) -> None:
     """Runs every boot of every stage until the revision is no longer measuring."""
     draw = random.Random(1)
     while revision.state == "measuring" and not revision.halted:

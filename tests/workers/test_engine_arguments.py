@@ -156,6 +156,15 @@ def test_a_cpu_is_refused_without_its_own_openmp() -> None:
         preloaded(configuration(), Preloads(openmp=None, tcmalloc=Path("/lib/libtcmalloc.so.4")), "x86_64")
 
 
+@pytest.mark.parametrize("accelerator", ["cpu", "cpu: AMD EPYC"])
+def test_a_cpu_may_carry_its_name(accelerator: str) -> None:
+    both = Preloads(openmp=Path("/env/libiomp5.so"), tcmalloc=Path("/lib/libtcmalloc.so.4"))
+    assert preloaded(configuration(accelerator=accelerator), both, "x86_64") == (
+        "/lib/libtcmalloc.so.4",
+        "/env/libiomp5.so",
+    )
+
+
 def test_a_missing_tcmalloc_is_a_fact_and_no_error() -> None:
     assert preloaded(configuration(), Preloads(openmp=Path("/env/libiomp5.so"), tcmalloc=None), "x86_64") == (
         "/env/libiomp5.so",

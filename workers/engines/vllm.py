@@ -124,9 +124,14 @@ def find_preloads(engine_python: Path) -> Preloads:
     )
 
 
+def runs_on_cpu(accelerator: str) -> bool:
+    """``cpu``, alone or followed by the processor's name (``cpu: AMD EPYC``)."""
+    return accelerator.partition(":")[0].strip().lower() == "cpu"
+
+
 def preloaded(configuration: Configuration, preloads: Preloads, machine: str) -> tuple[str, ...]:
     """LD_PRELOAD's entries. tcmalloc is only faster; without Intel's OpenMP speculation on x86 is measured wrong."""
-    if configuration.hardware.accelerator != "cpu":
+    if not runs_on_cpu(configuration.hardware.accelerator):
         return ()
     if preloads.openmp is None and machine == "x86_64":
         raise EngineUnfit(

@@ -69,6 +69,10 @@ class Command(BaseCommand):
         self.stderr.write(text, ending="\n")
         self.stderr.flush()
 
+    def look_after(self, started: list[processes.Started]) -> None:
+        for line in processes.revive(started):
+            self.say(line)
+
     def say_passwords(self) -> None:
         created = demo.create_accounts()
         if not created:
@@ -97,7 +101,7 @@ class Command(BaseCommand):
         """The stages go on by themselves; this only tells how far they are."""
         said = ""
         while revision.state == "measuring":
-            processes.check(started)
+            self.look_after(started)
             if revision.halted:
                 raise CommandError(f"the stages have stopped: {revision.halted}")
             line = self.progress_line(revision)
@@ -120,19 +124,19 @@ class Command(BaseCommand):
         return f"[{progress.done + 1}/{progress.total}] {stage}: {doing}, about {left} min left"
 
     def finish(self, revision: BriefRevision) -> None:
-        """Signs as the owner would in the browser, with a password of this run's own, and prints the result."""
+        """Signs as the owner would in the browser, through the same service function, and prints the result."""
         verdict = revision.verdicts.last()
         if verdict is None:
             raise CommandError(f"the brief is {revision.state} without a verdict")
         if revision.state == "in-review":
-            owner = Account.objects.get(username="owner")
-            sign_decision(
-                verdict=verdict,
-                by=owner,
-                password=demo.new_password(owner),
-                meaning=MEANING.get(verdict.result, Signature.Meaning.REQUEST_CHANGES),
-                reason=REASON.get(verdict.result, OTHER_REASON),
-            )
+            with demo.password_for_now(Account.objects.get(username="owner")) as (owner, password):
+                sign_decision(
+                    verdict=verdict,
+                    by=owner,
+                    password=password,
+                    meaning=MEANING.get(verdict.result, Signature.Meaning.REQUEST_CHANGES),
+                    reason=REASON.get(verdict.result, OTHER_REASON),
+                )
             revision.refresh_from_db()
         self.stdout.write(json.dumps(result(revision, verdict), indent=2, ensure_ascii=False))
 
@@ -142,7 +146,7 @@ class Command(BaseCommand):
             self.say(f"\n{verdict.result}: {verdict.sentence}\n")
         self.say(f"Sign in as owner at {self.address}/ to decide. Ctrl-C stops everything.")
         while True:
-            processes.check(started)
+            self.look_after(started)
             time.sleep(1)
 
 

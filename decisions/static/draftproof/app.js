@@ -20,12 +20,6 @@
     for (const form of document.forms) delete form.dataset.sent;
   });
 
-  // What is being read in a part that refreshes itself stays open.
-  document.addEventListener("htmx:beforeSwap", (event) => {
-    const open = [...event.detail.target.querySelectorAll("details[open][id]")].map((one) => one.id);
-    document.addEventListener("htmx:afterSettle", () => open.forEach((id) => document.getElementById(id)?.setAttribute("open", "")), { once: true });
-  });
-
   document.addEventListener("htmx:afterSettle", (event) => addLocalTimes(event.target));
   document.addEventListener("DOMContentLoaded", () => addLocalTimes(document));
 })();
