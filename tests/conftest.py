@@ -1,6 +1,7 @@
 """A fixed cast, so that a permission test reads like a sentence."""
 
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -90,23 +91,30 @@ def route(service: Service) -> Route:
 @pytest.fixture(autouse=True, scope="session")
 def flush_past_the_ledger() -> Iterator[None]:
     """Transactional tests empty every table afterwards; the ledger's triggers would refuse, so they step aside then."""
-    original = TransactionTestCase._fixture_teardown
+    case: Any = TransactionTestCase
+    original = case._fixture_teardown
 
     def teardown(self: TransactionTestCase) -> None:
-        with connection.cursor() as cursor:
-            if connection.vendor == "postgresql":
-                cursor.execute("ALTER TABLE decisions_event DISABLE TRIGGER USER")
-                original(self)
-                cursor.execute("ALTER TABLE decisions_event ENABLE TRIGGER USER")
-                return
-            cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'ledger%'")
-            triggers = cursor.fetchall()
-            for name, _ in triggers:
-                cursor.execute(f"DROP TRIGGER {name}")
+        with without_triggers():
             original(self)
-            for _, sql in triggers:
-                cursor.execute(sql)
 
-    TransactionTestCase._fixture_teardown = teardown  # type: ignore[method-assign]
+    case._fixture_teardown = teardown
     yield
-    TransactionTestCase._fixture_teardown = original  # type: ignore[method-assign]
+    case._fixture_teardown = original
+
+
+@contextmanager
+def without_triggers() -> Iterator[None]:
+    with connection.cursor() as cursor:
+        if connection.vendor == "postgresql":
+            cursor.execute("ALTER TABLE decisions_event DISABLE TRIGGER USER")
+            yield
+            cursor.execute("ALTER TABLE decisions_event ENABLE TRIGGER USER")
+            return
+        cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'ledger%'")
+        triggers = cursor.fetchall()
+        for name, _ in triggers:
+            cursor.execute(f"DROP TRIGGER {name}")
+        yield
+        for _, sql in triggers:
+            cursor.execute(sql)

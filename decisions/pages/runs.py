@@ -8,7 +8,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from decisions.models import Account
 from decisions.pages.access import require
-from decisions.rules.who_may import may_start
+from decisions.rules.who_may import may_declare_fault
 from decisions.selectors import runs as selectors
 from decisions.services.declare_fault import declare_fault
 from decisions.services.people import person
@@ -109,7 +109,7 @@ def render_boot(
         "sealed": sealed,
         "downloadable": {trial.pk for trial in boot.trials.all() if selectors.may_download(trial, revision)},
         "siblings": selectors.siblings_of(boot),
-        "may_declare": faultable and may_start(person(account)) is None,
+        "may_declare": faultable and may_declare_fault(person(account)) is None,
         "refusal": refusal,
         "reason": reason,
     }

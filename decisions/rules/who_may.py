@@ -5,6 +5,7 @@ from dataclasses import dataclass
 ENGINEER = "engineer"
 OWNER = "owner"
 AUDITOR = "auditor"
+OPERATOR = "operator"
 
 
 @dataclass(frozen=True)
@@ -39,6 +40,13 @@ def may_write_brief(person: Person) -> str | None:
 
 def may_start(person: Person) -> str | None:
     return inactive(person) or without_group(person, ENGINEER, "start runs")
+
+
+def may_declare_fault(person: Person) -> str | None:
+    """Whoever runs the hosts knows their faults as well as whoever started the runs."""
+    if person.groups.isdisjoint((ENGINEER, OPERATOR)):
+        return inactive(person) or "Only someone in the group engineer or operator can declare a fault."
+    return inactive(person)
 
 
 def may_sign(person: Person, relation: Relation) -> str | None:

@@ -1,5 +1,5 @@
 from decisions.models import Account
-from decisions.rules.who_may import may_start
+from decisions.rules.who_may import may_declare_fault
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
@@ -11,7 +11,7 @@ SHORTEST_REASON = 10
 
 def declare_fault(*, boot: Boot, by: Account, reason: str) -> None:
     """States that a boot failed by a fault of worker, host or operator: its whole pair is run again."""
-    refusal = may_start(person(by))
+    refusal = may_declare_fault(person(by))
     if refusal:
         refuse("declare-fault", refusal, subject=f"boot {boot.pk}", actor=by.username)
     if len(reason.strip()) < SHORTEST_REASON:

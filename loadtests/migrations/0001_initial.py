@@ -5,155 +5,241 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
-    dependencies = [
-    ]
+    dependencies = []
 
     operations = [
         migrations.CreateModel(
-            name='Campaign',
+            name="Campaign",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('purpose', models.CharField(choices=[('noise-floor', 'Noise Floor'), ('tuning', 'Tuning'), ('held-out', 'Held Out'), ('fallback', 'Fallback')], max_length=12)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('done', 'Done'), ('stopped', 'stopped: needs a person'), ('cancelled', 'Cancelled')], default='queued', max_length=10)),
-                ('pool', models.CharField(max_length=40)),
-                ('brief_digest', models.CharField(help_text='the frozen brief that planned it', max_length=64)),
-                ('plan', models.JSONField()),
-                ('plan_digest', models.CharField(max_length=64)),
-                ('budget_engine_minutes', models.FloatField()),
-                ('max_reattempts', models.PositiveSmallIntegerField()),
-                ('reason', models.TextField(blank=True)),
-                ('requested_by', models.CharField(max_length=150)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "purpose",
+                    models.CharField(
+                        choices=[
+                            ("noise-floor", "Noise Floor"),
+                            ("tuning", "Tuning"),
+                            ("held-out", "Held Out"),
+                            ("fallback", "Fallback"),
+                        ],
+                        max_length=12,
+                    ),
+                ),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("done", "Done"),
+                            ("stopped", "stopped: needs a person"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="queued",
+                        max_length=10,
+                    ),
+                ),
+                ("pool", models.CharField(max_length=40)),
+                ("brief_digest", models.CharField(help_text="the frozen brief that planned it", max_length=64)),
+                ("plan", models.JSONField()),
+                ("plan_digest", models.CharField(max_length=64)),
+                ("budget_engine_minutes", models.FloatField()),
+                ("max_reattempts", models.PositiveSmallIntegerField()),
+                ("reason", models.TextField(blank=True)),
+                ("requested_by", models.CharField(max_length=150)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Configuration',
+            name="Configuration",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('content', models.BinaryField()),
-                ('label', models.CharField(max_length=120)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("content", models.BinaryField()),
+                ("label", models.CharField(max_length=120)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='TrafficPart',
+            name="TrafficPart",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('kind', models.CharField(choices=[('tuning', 'Tuning'), ('held-out', 'Held Out'), ('evaluation', 'Evaluation')], max_length=12)),
-                ('digest', models.CharField(max_length=64)),
-                ('rows', models.PositiveIntegerField()),
-                ('statistics', models.JSONField(default=dict)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "kind",
+                    models.CharField(
+                        choices=[("tuning", "Tuning"), ("held-out", "Held Out"), ("evaluation", "Evaluation")],
+                        max_length=12,
+                    ),
+                ),
+                ("digest", models.CharField(max_length=64)),
+                ("rows", models.PositiveIntegerField()),
+                ("statistics", models.JSONField(default=dict)),
             ],
         ),
         migrations.CreateModel(
-            name='TrafficSet',
+            name="TrafficSet",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('name', models.CharField(max_length=120)),
-                ('digest', models.CharField(max_length=64, unique=True)),
-                ('rows', models.PositiveIntegerField()),
-                ('source', models.CharField(help_text='name of the file it was read from', max_length=200)),
-                ('split', models.JSONField(default=dict, help_text='shares, seed and block length of the split')),
-                ('statistics', models.JSONField(default=dict)),
-                ('created_by', models.CharField(max_length=150)),
-                ('created_at', models.DateTimeField(auto_now_add=True)),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("name", models.CharField(max_length=120)),
+                ("digest", models.CharField(max_length=64, unique=True)),
+                ("rows", models.PositiveIntegerField()),
+                ("source", models.CharField(help_text="name of the file it was read from", max_length=200)),
+                ("split", models.JSONField(default=dict, help_text="shares, seed and block length of the split")),
+                ("statistics", models.JSONField(default=dict)),
+                ("created_by", models.CharField(max_length=150)),
+                ("created_at", models.DateTimeField(auto_now_add=True)),
             ],
         ),
         migrations.CreateModel(
-            name='Boot',
+            name="Boot",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('pool', models.CharField(max_length=40)),
-                ('position', models.PositiveIntegerField(help_text="place in the campaign's order")),
-                ('pair', models.PositiveIntegerField(null=True)),
-                ('arm', models.CharField(help_text='baseline, candidate, or control in A/A', max_length=10)),
-                ('candidate', models.CharField(blank=True, help_text="the candidate's name in the brief", max_length=60)),
-                ('attempt', models.PositiveSmallIntegerField(default=1)),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('running', 'Running'), ('finished', 'Finished'), ('lost', 'Lost'), ('cancelled', 'Cancelled'), ('void', 'void: its pair was run again')], default='waiting', max_length=10)),
-                ('reason', models.TextField(blank=True)),
-                ('died', models.BooleanField(default=False, help_text='the engine died or could not start: a result, not an accident')),
-                ('worker', models.CharField(blank=True, max_length=120)),
-                ('host', models.CharField(blank=True, max_length=120)),
-                ('claimed_at', models.DateTimeField(null=True)),
-                ('heartbeat_at', models.DateTimeField(null=True)),
-                ('engine_group', models.IntegerField(null=True)),
-                ('engine_leader_started', models.FloatField(null=True)),
-                ('server', models.CharField(blank=True, help_text='unique per engine start', max_length=64)),
-                ('facts', models.JSONField(default=dict)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ready_at', models.DateTimeField(null=True)),
-                ('stopped_at', models.DateTimeField(null=True)),
-                ('log_digest', models.CharField(blank=True, max_length=64)),
-                ('log_tail', models.TextField(blank=True)),
-                ('campaign', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='boots', to='loadtests.campaign')),
-                ('configuration', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='boots', to='loadtests.configuration')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("pool", models.CharField(max_length=40)),
+                ("position", models.PositiveIntegerField(help_text="place in the campaign's order")),
+                ("pair", models.PositiveIntegerField(null=True)),
+                ("arm", models.CharField(help_text="baseline, candidate, or control in A/A", max_length=10)),
+                (
+                    "candidate",
+                    models.CharField(blank=True, help_text="the candidate's name in the brief", max_length=60),
+                ),
+                ("attempt", models.PositiveSmallIntegerField(default=1)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("running", "Running"),
+                            ("finished", "Finished"),
+                            ("lost", "Lost"),
+                            ("cancelled", "Cancelled"),
+                            ("void", "void: its pair was run again"),
+                        ],
+                        default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                ("reason", models.TextField(blank=True)),
+                (
+                    "died",
+                    models.BooleanField(
+                        default=False, help_text="the engine died or could not start: a result, not an accident"
+                    ),
+                ),
+                ("worker", models.CharField(blank=True, max_length=120)),
+                ("host", models.CharField(blank=True, max_length=120)),
+                ("claimed_at", models.DateTimeField(null=True)),
+                ("heartbeat_at", models.DateTimeField(null=True)),
+                ("engine_group", models.IntegerField(null=True)),
+                ("engine_leader_started", models.FloatField(null=True)),
+                ("server", models.CharField(blank=True, help_text="unique per engine start", max_length=64)),
+                ("facts", models.JSONField(default=dict)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ready_at", models.DateTimeField(null=True)),
+                ("stopped_at", models.DateTimeField(null=True)),
+                ("log_digest", models.CharField(blank=True, max_length=64)),
+                ("log_tail", models.TextField(blank=True)),
+                (
+                    "campaign",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="boots", to="loadtests.campaign"
+                    ),
+                ),
+                (
+                    "configuration",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="boots", to="loadtests.configuration"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['campaign_id', 'position', 'attempt'],
+                "ordering": ["campaign_id", "position", "attempt"],
             },
         ),
         migrations.AddField(
-            model_name='campaign',
-            name='part',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='campaigns', to='loadtests.trafficpart'),
+            model_name="campaign",
+            name="part",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="campaigns", to="loadtests.trafficpart"
+            ),
         ),
         migrations.AddField(
-            model_name='trafficpart',
-            name='set',
-            field=models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='parts', to='loadtests.trafficset'),
+            model_name="trafficpart",
+            name="set",
+            field=models.ForeignKey(
+                on_delete=django.db.models.deletion.PROTECT, related_name="parts", to="loadtests.trafficset"
+            ),
         ),
         migrations.CreateModel(
-            name='Trial',
+            name="Trial",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('position', models.PositiveSmallIntegerField()),
-                ('level', models.CharField(max_length=30)),
-                ('segment', models.JSONField(help_text='first row, row count and seed within the part')),
-                ('state', models.CharField(choices=[('waiting', 'Waiting'), ('running', 'Running'), ('finished', 'Finished'), ('cut-off', 'cut off')], default='waiting', max_length=10)),
-                ('planned', models.PositiveIntegerField(default=0)),
-                ('progress', models.JSONField(default=dict, help_text='planned, sent, ended by status, elapsed seconds')),
-                ('summary', models.JSONField(default=dict)),
-                ('counters', models.JSONField(default=dict, help_text='engine counters: after minus before')),
-                ('findings', models.JSONField(default=list)),
-                ('plan_digest', models.CharField(blank=True, max_length=64)),
-                ('records_digest', models.CharField(blank=True, max_length=64)),
-                ('manifest_digest', models.CharField(blank=True, max_length=64)),
-                ('started_at', models.DateTimeField(null=True)),
-                ('ended_at', models.DateTimeField(null=True)),
-                ('boot', models.ForeignKey(on_delete=django.db.models.deletion.PROTECT, related_name='trials', to='loadtests.boot')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                ("position", models.PositiveSmallIntegerField()),
+                ("level", models.CharField(max_length=30)),
+                ("segment", models.JSONField(help_text="first row, row count and seed within the part")),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("waiting", "Waiting"),
+                            ("running", "Running"),
+                            ("finished", "Finished"),
+                            ("cut-off", "cut off"),
+                        ],
+                        default="waiting",
+                        max_length=10,
+                    ),
+                ),
+                ("planned", models.PositiveIntegerField(default=0)),
+                (
+                    "progress",
+                    models.JSONField(default=dict, help_text="planned, sent, ended by status, elapsed seconds"),
+                ),
+                ("summary", models.JSONField(default=dict)),
+                ("counters", models.JSONField(default=dict, help_text="engine counters: after minus before")),
+                ("findings", models.JSONField(default=list)),
+                ("plan_digest", models.CharField(blank=True, max_length=64)),
+                ("records_digest", models.CharField(blank=True, max_length=64)),
+                ("manifest_digest", models.CharField(blank=True, max_length=64)),
+                ("started_at", models.DateTimeField(null=True)),
+                ("ended_at", models.DateTimeField(null=True)),
+                (
+                    "boot",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.PROTECT, related_name="trials", to="loadtests.boot"
+                    ),
+                ),
             ],
             options={
-                'ordering': ['boot_id', 'position'],
+                "ordering": ["boot_id", "position"],
             },
         ),
         migrations.AddIndex(
-            model_name='boot',
-            index=models.Index(fields=['pool', 'state'], name='boot_queue'),
+            model_name="boot",
+            index=models.Index(fields=["pool", "state"], name="boot_queue"),
         ),
         migrations.AddConstraint(
-            model_name='boot',
-            constraint=models.UniqueConstraint(fields=('campaign', 'position', 'attempt'), name='one_row_per_attempt'),
+            model_name="boot",
+            constraint=models.UniqueConstraint(fields=("campaign", "position", "attempt"), name="one_row_per_attempt"),
         ),
         migrations.AddConstraint(
-            model_name='boot',
-            constraint=models.UniqueConstraint(condition=models.Q(('state', 'running')), fields=('pool',), name='one_running_boot_per_pool'),
+            model_name="boot",
+            constraint=models.UniqueConstraint(
+                condition=models.Q(("state", "running")), fields=("pool",), name="one_running_boot_per_pool"
+            ),
         ),
         migrations.AddIndex(
-            model_name='campaign',
-            index=models.Index(fields=['pool', 'state'], name='campaign_queue'),
+            model_name="campaign",
+            index=models.Index(fields=["pool", "state"], name="campaign_queue"),
         ),
         migrations.AddConstraint(
-            model_name='trafficpart',
-            constraint=models.UniqueConstraint(fields=('set', 'kind'), name='one_part_of_a_kind'),
+            model_name="trafficpart",
+            constraint=models.UniqueConstraint(fields=("set", "kind"), name="one_part_of_a_kind"),
         ),
         migrations.AddConstraint(
-            model_name='trial',
-            constraint=models.UniqueConstraint(fields=('boot', 'position'), name='one_trial_per_position'),
+            model_name="trial",
+            constraint=models.UniqueConstraint(fields=("boot", "position"), name="one_trial_per_position"),
         ),
     ]

@@ -11,6 +11,7 @@ from loadtests.services.end_campaign import end_campaign
 from loadtests.services.refused import Refused
 
 MISSED_BEATS = 3
+VOIDABLE = (Boot.State.WAITING, Boot.State.RUNNING, Boot.State.FINISHED)
 
 
 def lose_silent_boots() -> list[Boot]:
@@ -57,9 +58,11 @@ def run_again(*, boot: Boot, actor: str) -> None:
         )
         return
     for one in again:
-        Boot.objects.filter(pk=one.pk, state__in=[Boot.State.WAITING, Boot.State.FINISHED]).update(
+        # A partner that is just running is let go too: its worker notices at the next beat and stops the engine.
+        Boot.objects.filter(pk=one.pk, state__in=VOIDABLE).update(
             state=Boot.State.VOID, reason=f"its pair was run again because of {boot}"
         )
+        Trial.objects.filter(boot=one, state=Trial.State.RUNNING).update(state=Trial.State.CUT_OFF)
         copy_boot(one, attempt)
     queue.request_boot(boot.pool)
 

@@ -7,6 +7,7 @@ from django.db import DatabaseError, connection, transaction
 
 from decisions import ledger
 from decisions.models import Event
+from loadtests.canonical import canonical, digest
 
 pytestmark = pytest.mark.django_db
 
@@ -28,7 +29,7 @@ def drop_triggers() -> None:
         cursor.execute("DROP TRIGGER ledger_no_delete")
 
 
-def execute(sql: str, *parameters: object) -> None:
+def execute(sql: str, *parameters: str | bytes) -> None:
     with connection.cursor() as cursor:
         cursor.execute(sql, parameters)
 
@@ -63,7 +64,7 @@ def test_the_database_refuses_to_change_the_ledger(statement: str) -> None:
         ("hash", "f" * 64, "its bytes do not give its hash"),
     ],
 )
-def test_a_row_edited_past_the_triggers_is_named(column: str, value: object, reason: str) -> None:
+def test_a_row_edited_past_the_triggers_is_named(column: str, value: str | bytes, reason: str) -> None:
     append(3)
     drop_triggers()
     execute(f"UPDATE decisions_event SET {column} = %s WHERE sequence = 2", value)
@@ -82,11 +83,11 @@ def test_a_rewritten_row_breaks_the_one_after_it() -> None:
     drop_triggers()
     event = Event.objects.get(sequence=2)
     stated = json.loads(bytes(event.content)) | {"actor": "nobody"}
-    content = ledger.canonical(stated)
+    content = canonical(stated)
     execute(
         "UPDATE decisions_event SET actor = 'nobody', content = %s, hash = %s WHERE sequence = 2",
         content,
-        ledger.digest(content),
+        digest(content),
     )
     assert str(ledger.verify()) == "broken at event 3: it does not follow the event before it"
 

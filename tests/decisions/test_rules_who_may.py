@@ -5,6 +5,7 @@ import pytest
 from decisions.rules.who_may import (
     Person,
     Relation,
+    may_declare_fault,
     may_read_ledger,
     may_revoke,
     may_sign,
@@ -17,6 +18,7 @@ CAST = {
     "owner": Person("owner", frozenset({"owner"})),
     "second_owner": Person("second_owner", frozenset({"owner"})),
     "auditor": Person("auditor", frozenset({"auditor"})),
+    "operator": Person("operator", frozenset({"operator"})),
     "superuser": Person("superuser", frozenset({"engineer", "owner"}), is_superuser=True),
     "stranger": Person("stranger", frozenset()),
 }
@@ -26,14 +28,15 @@ RELATION = Relation(
     run_starters=frozenset({"engineer"}),
     service_owners=frozenset({"owner", "superuser"}),
 )
-# who: write, start, sign, revoke, read the ledger
+# who: write, start, declare a fault, sign, revoke, read the ledger
 TABLE = {
-    "engineer": (True, True, False, False, True),
-    "owner": (False, False, True, True, True),
-    "second_owner": (False, False, False, False, True),
-    "auditor": (False, False, False, False, True),
-    "superuser": (True, True, False, False, True),
-    "stranger": (False, False, False, False, False),
+    "engineer": (True, True, True, False, False, True),
+    "owner": (False, False, False, True, True, True),
+    "second_owner": (False, False, False, False, False, True),
+    "auditor": (False, False, False, False, False, True),
+    "operator": (False, False, True, False, False, False),
+    "superuser": (True, True, True, False, False, True),
+    "stranger": (False, False, False, False, False, False),
 }
 
 
@@ -43,6 +46,7 @@ def test_who_may_do_what(who: str) -> None:
     refusals = (
         may_write_brief(person),
         may_start(person),
+        may_declare_fault(person),
         may_sign(person, RELATION),
         may_revoke(person, RELATION),
         may_read_ledger(person),
@@ -57,6 +61,7 @@ def test_nobody_may_do_anything_with_an_account_that_is_not_active(who: str) -> 
     for refusal in (
         may_write_brief(person),
         may_start(person),
+        may_declare_fault(person),
         may_sign(person, RELATION),
         may_revoke(person, RELATION),
     ):

@@ -247,3 +247,14 @@ def test_a_plan_that_needs_more_held_out_traffic_is_refused(traffic: TrafficSet)
             by="engineer",
         )
     assert not Campaign.objects.exists()
+
+
+def test_a_fault_lets_the_partner_go_that_is_just_running(traffic: TrafficSet) -> None:
+    campaign = campaign_of(traffic)
+    first = claim()
+    finish(first)
+    second = claim()
+    first.refresh_from_db()
+    declare_fault(boot=first, reason="the host was rebooted", actor="operator")
+    assert not beat(boot=second, trial=None, progress=None)
+    assert states(campaign)[:4] == [(0, 1, "void"), (0, 2, "waiting"), (1, 1, "void"), (1, 2, "waiting")]
