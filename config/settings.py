@@ -1,7 +1,10 @@
 """Settings. This module is the only reader of the environment."""
 
+import os
 import sys
+from contextlib import suppress
 from pathlib import Path
+from tempfile import NamedTemporaryFile
 from typing import Any
 
 import plotly
@@ -32,8 +35,11 @@ def embedded_secret_key() -> str:
     path = VAR / "secret_key"
     if not path.exists():
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.touch(mode=0o600, exist_ok=True)
-        path.write_text(get_random_secret_key())
+        # Two processes may start at once: the first link wins, and nobody ever reads half a key.
+        with NamedTemporaryFile("w", dir=path.parent) as draft, suppress(FileExistsError):
+            draft.write(get_random_secret_key())
+            draft.flush()
+            os.link(draft.name, path)
     return path.read_text()
 
 

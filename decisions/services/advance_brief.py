@@ -1,11 +1,12 @@
 from __future__ import annotations
 
 import logging
+from typing import Literal
 
 from django.db import transaction
 
 from decisions import ledger
-from decisions.models import BriefCampaign, BriefRevision
+from decisions.models import BriefCampaign, BriefRevision, Event
 from decisions.rules.brief import Brief
 from decisions.rules.nomination import nominate
 from decisions.selectors.evidence import evidence_of
@@ -47,7 +48,7 @@ def step(revision: BriefRevision) -> None:
         halt(revision, str(error))
 
 
-def next_stage(revision: BriefRevision) -> Purpose | str | None:
+def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
     """The stage to start now, "verdict" when all are done, None while one runs or was stopped."""
     for purpose in STAGES:
         if purpose == "held-out":
@@ -84,8 +85,6 @@ def halt(revision: BriefRevision, reason: str, campaign: Campaign | None = None)
 
 def was_halted_for(revision: BriefRevision, campaign: Campaign) -> bool:
     """Whether people already know about this stop: then the brief was resumed since, and the stage starts anew."""
-    from decisions.models import Event
-
     halts = Event.objects.filter(kind="brief-halted", subject=subject(revision))
     return any(event.details["campaign"] == campaign.pk for event in halts)
 
@@ -103,12 +102,12 @@ def nominate_candidate(revision: BriefRevision) -> None:
     )
 
 
-def start_stage(revision: BriefRevision, purpose: Purpose | str) -> None:
+def start_stage(revision: BriefRevision, purpose: Purpose) -> None:
     document = revision.document
     if revision.traffic_set is None:
         raise ValueError("the frozen brief has no traffic set")
     campaign = create_campaign(
-        purpose=purpose,  # type: ignore[arg-type]
+        purpose=purpose,
         traffic_set=revision.traffic_set,
         brief_digest=revision.digest,
         baseline=document.baseline,
@@ -118,7 +117,7 @@ def start_stage(revision: BriefRevision, purpose: Purpose | str) -> None:
         pairs=document.rule.noise_floor_pairs if purpose == "noise-floor" else document.rule.pairs,
         seed=document.rule.seed,
         deadlines={name: deadline.model_dump() for name, deadline in document.deadlines.items()},
-        budget_engine_minutes=document.budget_engine_minutes - engine_minutes_used(revision),
+        budget_engine_minutes=max(0.0, document.budget_engine_minutes - engine_minutes_used(revision)),
         max_reattempts=document.rule.max_reattempts,
         by=ACTOR,
     )
