@@ -7,7 +7,8 @@ from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
-from loadtests.models import TrafficSet
+from loadtests.models import TrafficPart, TrafficSet
+from loadtests.traffic.plan import check_rows, drawn_counts
 
 
 def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
@@ -18,6 +19,7 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     document = read_brief(revision.source)
     check_names(document, revision.brief.route)
     traffic_set = check_population(document)
+    check_enough(document, traffic_set)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
     move_revision(
@@ -49,3 +51,17 @@ def check_population(document: Brief) -> TrafficSet:
     if problems:
         raise BadBrief(problems)
     return traffic_set
+
+
+def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
+    """Too little held-out traffic is said now, not after an hour of engine time. What a replay needs depends on the
+    recorded times, which nobody reads before the held-out stage."""
+    if any(level.arrival.process == "replay" for level in document.levels):
+        return
+    have = traffic_set.parts.get(kind=TrafficPart.Kind.HELD_OUT).rows
+    pairs, levels = document.rule.pairs, document.levels
+    try:
+        counts = drawn_counts(levels, pairs=pairs, seed=document.rule.seed)
+        check_rows(have, levels, counts, pairs=pairs, wrap=False)
+    except ValueError as error:
+        raise BadBrief([f"levels: {error}"]) from None

@@ -49,19 +49,30 @@ def segments(
     only) the part is gone through again from its start as often as it takes, and no stretch holds a row twice.
     """
     recorded = [row.arrival_ns for row in rows]
-    seeds = {
-        (pair, level.name): derived_seed("segment", seed, pair, level.name) for pair in range(pairs) for level in levels
-    }
+    seeds = segment_seeds(levels, pairs=pairs, seed=seed)
     by_name = {level.name: level for level in levels}
     if any(level.arrival.process == "replay" for level in levels):
         return replay_segments(recorded, by_name, seeds, wrap=wrap)
-    counts = [len(level_times_ns(by_name[key[1]], seed=one, recorded_ns=())) for key, one in seeds.items()]
+    counts = drawn_counts(levels, pairs=pairs, seed=seed)
     check_rows(len(rows), levels, counts, pairs=pairs, wrap=wrap)
     starts = [0, *accumulate(counts)]
     return {
         key: Segment(start % len(rows), tuple((start + step) % len(rows) for step in range(count)), one)
         for (key, one), start, count in zip(seeds.items(), starts, counts, strict=False)
     }
+
+
+def segment_seeds(levels: Sequence[Level], *, pairs: int, seed: int) -> dict[tuple[int, str], int]:
+    return {
+        (pair, level.name): derived_seed("segment", seed, pair, level.name) for pair in range(pairs) for level in levels
+    }
+
+
+def drawn_counts(levels: Sequence[Level], *, pairs: int, seed: int) -> list[int]:
+    """How many requests each pair and level will send, which the seed alone tells where no level is a replay."""
+    by_name = {level.name: level for level in levels}
+    seeds = segment_seeds(levels, pairs=pairs, seed=seed)
+    return [len(level_times_ns(by_name[name], seed=one, recorded_ns=())) for (_, name), one in seeds.items()]
 
 
 def check_rows(have: int, levels: Sequence[Level], counts: Sequence[int], *, pairs: int, wrap: bool) -> None:

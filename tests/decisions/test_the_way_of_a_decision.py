@@ -239,3 +239,15 @@ def test_someone_who_is_no_engineer_cannot_write_a_brief(
     with pytest.raises(Refused, match="engineer"):
         create_brief(route=route, source=revision.source, by=auditor)
     assert Event.objects.get(kind="brief-create-refused").actor == "auditor"
+
+
+def test_a_plan_that_needs_more_held_out_traffic_is_refused_before_it_is_frozen(
+    route: Route, engineer: Account
+) -> None:
+    document = json.loads(started_brief(route, engineer).source)
+    document["levels"][2]["arrival"] = {"process": "constant", "rate": 20}
+    draft = create_brief(route=route, source=json.dumps(document), by=engineer)
+    with pytest.raises(BadBrief, match="levels: the held-out part has 286 requests"):
+        freeze_brief(revision=draft, by=engineer)
+    draft.refresh_from_db()
+    assert (draft.state, draft.digest) == ("draft", "")
