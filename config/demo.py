@@ -137,8 +137,8 @@ def brief_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
         ],
         "peak": "peak",
         "deadlines": {
-            "default": {"first_token_s": 2.0, "completion_s": 10.0},
-            "rewrite": {"first_token_s": 2.0, "completion_s": 12.0},
+            "default": {"first_token_s": 5.0, "completion_s": 20.0},
+            "rewrite": {"first_token_s": 5.0, "completion_s": 25.0},
         },
         "outcome": {
             "metric": "completion_quantile",
@@ -179,10 +179,17 @@ def brief_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
                 "limit": 0.1,
             },
         ],
-        "rule": {"confidence": 0.95, "pairs": 4, "noise_floor_pairs": 4, "seed": 4, "max_reattempts": 3},
+        "rule": {
+            "confidence": 0.95,
+            "pairs": 4,
+            "noise_floor_pairs": 4,
+            "seed": 4,
+            "max_reattempts": 3,
+            "nomination": "best-candidate",
+        },
         "budget_engine_minutes": 60,
         "release_days": 90,
-        "fallback_plan": "The same target without speculation carries the same peak; nothing has to be added.",
+        "fallback_plan": "Nothing is added: the same target without speculation takes the whole peak, as slow as it is then.",
         "note": "A plan for a demonstration: windows of seconds and four pairs. A real brief measures for longer.",
     }
 

@@ -87,7 +87,9 @@ class Rule(Frozen):
     seed: int = Field(ge=0)
     max_client_lag_ms: float = Field(50, gt=0, description="limit on the 99th percentile of the client's own lag")
     max_reattempts: int = Field(1, ge=0, le=5, description="whole pairs that a proven fault of ours may repeat")
-    nomination: Literal["best-in-improve-cells"] = "best-in-improve-cells"
+    # "best-in-improve-cells" nominates nobody where tuning shows no candidate better than no speculation;
+    # "best-candidate" sends the best one to held-out traffic all the same, where tuning is too short to rule it out.
+    nomination: Literal["best-in-improve-cells", "best-candidate"] = "best-in-improve-cells"
 
     @model_validator(mode="after")
     def even(self) -> "Rule":

@@ -16,6 +16,8 @@ from decisions.rules.wording import change, counted
 
 EXPLORATORY = "Tuning is exploratory: the best score of many is too good, and only held-out traffic decides."
 
+UNPROVEN = "Tuning showed no candidate better than no speculation; the brief asks for the best one's held-out test."
+
 
 @dataclass(frozen=True)
 class Nomination:
@@ -52,14 +54,16 @@ def nominate(brief: Brief, trials: Iterable[TrialEvidence]) -> Nomination:
     rows = tuning_rows(brief, tuning)
     scores = [score(brief, one, tuning) for one in brief.candidates]
     ranked = [one for one in scores if one is not None]
-    better = [one for one in ranked if one.effect > 0]
+    anyone = brief.rule.nomination == "best-candidate"
+    better = [one for one in ranked if one.effect > 0 or (anyone and math.isfinite(one.effect))]
     if not better:
         return Nomination(None, nobody(brief, ranked), rows)
     best = max(better, key=lambda one: (one.effect, -one.candidate.speculative.num_speculative_tokens))
     spread = pair_spread(brief, trials)
     tied = [one for one in better if one is best or best.effect - one.effect <= noise(spread, one, best)]
     chosen = min(tied, key=lambda one: (one.candidate.speculative.num_speculative_tokens, -one.effect))
-    return Nomination(chosen.candidate.name, why(brief, chosen, best, len(tied), spread), rows)
+    reason = why(brief, chosen, best, len(tied), spread)
+    return Nomination(chosen.candidate.name, f"{reason} {UNPROVEN}" if best.effect <= 0 else reason, rows)
 
 
 def score(brief: Brief, candidate: Candidate, tuning: Sequence[TrialEvidence]) -> Score | None:

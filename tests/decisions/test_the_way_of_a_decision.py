@@ -19,9 +19,11 @@ from decisions.services.refused import Refused
 from decisions.services.revise_brief import revise_brief
 from decisions.services.revoke_release import revoke_release
 from decisions.services.sign_decision import sign_decision, statement_to_sign
+from decisions.services.start_brief import start_brief
+from decisions.services.withdraw_brief import withdraw_brief
 from loadtests.models import Boot, Campaign
 from tests.conftest import PASSWORD
-from tests.support.play import changes_nothing, harms_at_peak, play, started_brief
+from tests.support.play import changes_nothing, harms_at_peak, harms_everywhere, play, started_brief
 
 pytestmark = pytest.mark.django_db
 
@@ -251,3 +253,29 @@ def test_a_plan_that_needs_more_held_out_traffic_is_refused_before_it_is_frozen(
         freeze_brief(revision=draft, by=engineer)
     draft.refresh_from_db()
     assert (draft.state, draft.digest) == ("draft", "")
+
+
+def test_the_rule_says_whether_a_candidate_that_tuning_did_not_favour_is_tested(
+    revision: BriefRevision, engineer: Account, route: Route
+) -> None:
+    """The same evidence, two rules: one tests the best candidate all the same, the other leaves speculation off."""
+    play(revision, harms_everywhere)
+    assert revision.nomination is not None
+    assert revision.nominee
+    assert "asks for the best one's held-out test" in revision.nomination["reason"]
+    strict = revise_after_decision(revision, engineer)
+    play(strict, harms_everywhere)
+    assert strict.nominee == ""
+    assert last_verdict(strict).result == "FAIL"
+    assert not Campaign.objects.filter(brief_campaign__revision=strict, purpose="held-out").exists()
+
+
+def revise_after_decision(revision: BriefRevision, engineer: Account) -> BriefRevision:
+    withdraw_brief(revision=revision, by=engineer, reason="Tested with another rule")
+    draft = revise_brief(revision=revision, by=engineer)
+    document = json.loads(draft.source)
+    document["rule"]["nomination"] = "best-in-improve-cells"
+    edit_brief(revision=draft, source=json.dumps(document), by=engineer)
+    freeze_brief(revision=draft, by=engineer)
+    start_brief(revision=draft, by=engineer)
+    return draft

@@ -48,6 +48,10 @@ def changes_nothing(boot: Boot, level: str) -> float:
     return 1.0
 
 
+def harms_everywhere(boot: Boot, level: str) -> float:
+    return 1.3 if boot.candidate else 1.0
+
+
 def harms_at_peak(boot: Boot, level: str) -> float:
     if not boot.candidate:
         return 1.0

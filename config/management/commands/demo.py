@@ -121,7 +121,7 @@ class Command(BaseCommand):
             pair = "" if boot.pair is None else f"pair {boot.pair + 1}, "
             doing = f"{pair}{boot.candidate or boot.arm}: {f'level {trial.level}' if trial else 'starting the engine'}"
         left = math.ceil(progress.seconds_left / 60)
-        return f"[{progress.done + 1}/{progress.total}] {stage}: {doing}, about {left} min left"
+        return f"[{min(progress.done + 1, progress.total)}/{progress.total}] {stage}: {doing}, about {left} min left"
 
     def finish(self, revision: BriefRevision) -> None:
         """Signs as the owner would in the browser, through the same service function, and prints the result."""
