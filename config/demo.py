@@ -189,7 +189,7 @@ def brief_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
         },
         "budget_engine_minutes": 60,
         "release_days": 90,
-        "fallback_plan": "Nothing is added: the same target without speculation takes the whole peak, as slow as it is then.",
+        "fallback_plan": "Nothing is added: the same target without speculation takes the whole peak, slow as it is.",
         "note": "A plan for a demonstration: windows of seconds and four pairs. A real brief measures for longer.",
     }
 
