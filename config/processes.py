@@ -101,12 +101,18 @@ def stop(started: Sequence[Started]) -> None:
         one.process.wait()
 
 
+def interrupt(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
 @contextmanager
 def running(started: list[Started]) -> Iterator[list[Started]]:
-    """Whatever happens in the block, everything that was started is stopped. SIGTERM counts as Ctrl-C."""
-    previous = signal.signal(signal.SIGTERM, lambda *_: (_ for _ in ()).throw(KeyboardInterrupt()))
+    """Whatever happens in the block, everything that was started is stopped. A plain kill and a closed terminal count
+    as Ctrl-C."""
+    previous = {number: signal.signal(number, interrupt) for number in (signal.SIGTERM, signal.SIGHUP)}
     try:
         yield started
     finally:
-        signal.signal(signal.SIGTERM, previous)
+        for number, handler in previous.items():
+            signal.signal(number, handler)
         stop(started[::-1])

@@ -8,4 +8,4 @@ class DecisionsConfig(AppConfig):
         from decisions import ledger
         from loadtests import journal
 
-        journal.register(ledger.append)
+        journal.register(ledger.append, ledger.serialise_writers)

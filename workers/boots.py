@@ -9,11 +9,13 @@ import threading
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from django.conf import settings
 
+from loadtests.configurations import Runtime
 from loadtests.evidence.manifest import (
     Counters,
     Digests,
@@ -43,10 +45,11 @@ from loadtests.traffic.plan import plan_level
 from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import Row
 from workers.engines.base import EngineFailed, EngineStopped, EngineUnfit, RunningEngine, Spawned
-from workers.engines.vllm import start
+from workers.engines.vllm import installed_runtime, start
 from workers.hardware import NeighbourLoad
+from workers.insist import insist
 from workers.pulse import Pulse
-from workers.target import TargetError, find_checkpoint
+from workers.target import find_checkpoint
 from workers.warm_up import WARM_UP_PROMPTS, warm_up_body
 
 logger = logging.getLogger(__name__)
@@ -69,40 +72,45 @@ class Measured:
 
 
 def run_boot(boot: Boot, stopping: threading.Event) -> None:
-    """Runs a claimed boot to its end. A dead engine is a result; a fault of this worker gives the boot up."""
+    """Runs a claimed boot to its end. A dead engine is a result; any fault of ours gives the boot up and says why."""
     directory = Path(settings.RUNS_DIR) / f"boot-{boot.pk}"
-    directory.mkdir(parents=True, exist_ok=True)
-    engine: RunningEngine | None = None
-    failure = ""
     with Pulse(boot, stopping) as pulse:
         try:
-            rows = part_rows(boot)
-            try:
-                engine = start_engine(boot, directory, pulse)
-            except EngineFailed as error:
-                failure = f"the engine did not start: {error}"
-            failure = run_trials(boot, rows, engine, pulse, failure)
+            directory.mkdir(parents=True, exist_ok=True)
+            failure = measure_boot(boot, directory, pulse)
+            if not pulse.is_cut():
+                end_boot(boot, directory, failure)
+                return
+            reason = pulse.reason
         except EngineStopped:
-            logger.info("boot %s was cut while its engine started", boot.pk)
-        except (EngineUnfit, TargetError, OSError) as error:
+            reason = pulse.reason
+        except Exception as error:
             logger.exception("boot %s could not be run", boot.pk)
-            give_up_boot(boot=boot, state=Boot.State.LOST, reason=f"a fault of the worker: {error}", actor=boot.worker)
-            return
-        finally:
-            if engine is not None:
-                engine.stop()
-    end_boot(boot, directory, pulse, failure)
+            reason = f"a fault of the worker: {type(error).__name__}: {error}"
+    insist(lambda: give_up_boot(boot=boot, state=Boot.State.LOST, reason=reason, actor=boot.worker))
 
 
-def end_boot(boot: Boot, directory: Path, pulse: Pulse, failure: str) -> None:
-    if pulse.is_cut():
-        give_up_boot(boot=boot, state=Boot.State.LOST, reason=pulse.reason, actor=boot.worker)
-        return
+def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
+    """Starts the engine, runs the trials, stops the engine; says how it died, or "" where it lived to the end."""
+    rows = part_rows(boot)
+    engine: RunningEngine | None = None
+    failure = ""
+    try:
+        engine = start_engine(boot, directory, pulse)
+    except EngineFailed as error:
+        failure = f"the engine did not start: {error}"
+    try:
+        return run_trials(boot, rows, engine, pulse, failure)
+    finally:
+        if engine is not None:
+            engine.stop()
+
+
+def end_boot(boot: Boot, directory: Path, failure: str) -> None:
     log = directory / "engine.log"
     log_digest = EvidenceStore(settings.EVIDENCE_DIR).put_file(log) if log.exists() else ""
-    finish_boot(
-        boot=boot, died=bool(failure), reason=failure, log_digest=log_digest, log_tail=tail_of(log) if failure else ""
-    )
+    tail = tail_of(log) if failure else ""
+    insist(lambda: finish_boot(boot=boot, died=bool(failure), reason=failure, log_digest=log_digest, log_tail=tail))
 
 
 def tail_of(log: Path, lines: int = 60) -> str:
@@ -124,6 +132,7 @@ def part_rows(boot: Boot) -> list[Row]:
 
 def start_engine(boot: Boot, directory: Path, pulse: Pulse) -> RunningEngine:
     configuration = boot.configuration.document
+    check_runtime(configuration.runtime)
     models = Path(settings.MODELS_DIR)
     speculative = configuration.speculative
     drafter = find_checkpoint(models, speculative.drafter) if speculative and speculative.drafter else None
@@ -146,17 +155,25 @@ def start_engine(boot: Boot, directory: Path, pulse: Pulse) -> RunningEngine:
     return engine
 
 
+def check_runtime(runtime: Runtime) -> None:
+    """The plan names engine, distribution and version: another one would be another configuration."""
+    found = installed_runtime(Path(settings.ENGINE_PYTHON))
+    if runtime != found:
+        wanted = f"{runtime.engine} by {runtime.distribution} {runtime.version}"
+        raise EngineUnfit(f"the plan needs {wanted}; here is {found.engine} by {found.distribution} {found.version}")
+
+
 def run_trials(boot: Boot, rows: Sequence[Row], engine: RunningEngine | None, pulse: Pulse, failure: str) -> str:
     """Every trial of the boot in order; says how the engine died, or "" where it lived to the end."""
     warmed = WarmUp(0, 0)
     if engine is not None:
         warmed = asyncio.run(warm_up(endpoint_of(engine), [warm_up_body(one, engine.model) for one in WARM_UP_PROMPTS]))
-    for trial in boot.trials.all():
+    for trial in insist(lambda: list(boot.trials.all())):
         if pulse.is_cut():
             return failure
         level = level_of(boot, trial.level)
         planned = plan_of(trial, rows, level)
-        start_trial(trial=trial)
+        insist(partial(start_trial, trial=trial))
         pulse.trial, pulse.progress = trial.pk, None
         if engine is None or not engine.alive():
             failure = failure or "the engine died between two trials"
@@ -269,19 +286,16 @@ def store_trial(
     records = store.put(records_content(measured.records))
     manifest = store.put(manifest_content(manifest_of(boot, trial, level, measured, engine, plan, records)))
     difference = measured.counters.difference if measured.counters else {}
-    finish_trial(
-        trial=trial,
-        actor=boot.worker,
-        result=TrialResult(
-            summary=summary_of(boot, level, measured),
-            progress={"planned": len(planned), "ended": status_counts(measured.records)},
-            counters=difference,
-            findings=measured.findings,
-            plan_digest=plan,
-            records_digest=records,
-            manifest_digest=manifest,
-        ),
+    result = TrialResult(
+        summary=summary_of(boot, level, measured),
+        progress={"planned": len(planned), "ended": status_counts(measured.records)},
+        counters=difference,
+        findings=measured.findings,
+        plan_digest=plan,
+        records_digest=records,
+        manifest_digest=manifest,
     )
+    insist(lambda: finish_trial(trial=trial, result=result, actor=boot.worker))
 
 
 def summary_of(boot: Boot, level: Level, measured: Measured) -> dict[str, Any]:

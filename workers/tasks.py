@@ -12,7 +12,7 @@ from celery.signals import worker_shutting_down
 from loadtests import queue
 from loadtests.models import Boot
 from loadtests.services.claim_boot import claim_boot, pools_with_work
-from loadtests.services.give_up_boot import lose_silent_boots
+from loadtests.services.give_up_boot import lose_silent_boots, orphans
 from workers.boots import run_boot
 from workers.engines.base import end_process_group
 
@@ -36,18 +36,18 @@ def run_next_boot(pool: str) -> None:
     """Runs the pool's next boot, if there is one and nothing else runs there; duplicates of this task do no harm."""
     if stopping.is_set():
         return
+    # Before anything is claimed: an accelerator that an old engine still holds is not free.
+    end_orphans(pool, platform.node())
     boot = claim_boot(pool=pool, worker=worker_name(), host=platform.node())
     if boot is None:
         return
     logger.info("%s claimed: campaign %s, pair %s, %s", boot, boot.campaign_id, boot.pair, boot.configuration)
-    end_orphans(boot)
     run_boot(boot, stopping)
 
 
-def end_orphans(boot: Boot) -> None:
-    """Ends what earlier boots of this host left running: by their recorded process group, never by name."""
-    left = Boot.objects.filter(host=boot.host, pool=boot.pool, engine_group__isnull=False).exclude(pk=boot.pk)
-    for orphan in left.filter(state__in=[Boot.State.LOST, Boot.State.CANCELLED, Boot.State.VOID]):
+def end_orphans(pool: str, host: str) -> None:
+    """Ends what given-up boots of this host left running: by their recorded process group, never by name."""
+    for orphan in orphans().filter(pool=pool, host=host):
         if end_process_group(orphan.engine_group or 0, orphan.engine_leader_started or 0.0):
             logger.warning("the engine of %s was still running and was ended", orphan)
         Boot.objects.filter(pk=orphan.pk).update(engine_group=None)
@@ -58,5 +58,5 @@ def reconcile() -> None:
     """The database says what should run: lost boots are tried again, and waiting boots are sent again."""
     for boot in lose_silent_boots():
         logger.warning("%s was lost: %s", boot, boot.reason)
-    for pool in pools_with_work():
+    for pool in pools_with_work() | set(orphans().values_list("pool", flat=True)):
         queue.send_boot(pool)

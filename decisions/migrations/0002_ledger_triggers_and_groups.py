@@ -8,6 +8,12 @@ SQLITE = [
     f"CREATE TRIGGER ledger_no_{act.lower()} BEFORE {act} ON decisions_event BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END"
     for act in ("UPDATE", "DELETE")
 ]
+# REPLACE deletes without asking the delete trigger, so the insert is asked instead.
+SQLITE.append(
+    "CREATE TRIGGER ledger_no_replace BEFORE INSERT ON decisions_event WHEN EXISTS (SELECT 1 FROM decisions_event "
+    "WHERE sequence = NEW.sequence OR previous = NEW.previous) "
+    f"BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END"
+)
 POSTGRESQL = [
     "CREATE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
     f"$$ BEGIN RAISE EXCEPTION '{MESSAGE}'; END $$",

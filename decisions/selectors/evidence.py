@@ -46,7 +46,7 @@ def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEv
         arm=boot.arm,
         candidate=boot.candidate or None,
         level=trial.level,
-        evidence_class=trial.summary.get("evidence_class", "measured"),
+        evidence_class=trial.summary["evidence_class"],
         configuration=boot.configuration.digest,
         planned=trial.planned,
         window_s=float(level["duration_s"]),

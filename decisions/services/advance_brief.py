@@ -3,7 +3,7 @@ from __future__ import annotations
 import logging
 from typing import Literal
 
-from django.db import transaction
+from django.db import OperationalError
 
 from decisions import ledger
 from decisions.models import BriefCampaign, BriefRevision, Event
@@ -13,11 +13,10 @@ from decisions.selectors.evidence import evidence_of
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.move_revision import subject
 from loadtests.configurations import Configuration
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.planning import Purpose
 from loadtests.services.create_campaign import create_campaign
-from loadtests.services.refused import Refused
 
 logger = logging.getLogger(__name__)
 
@@ -26,26 +25,36 @@ ACTOR = "draftproof"
 
 
 def advance_brief(*, revision: BriefRevision) -> None:
-    """Takes a measuring brief one step further, or leaves it. Safe to call at any time and twice at once."""
-    with transaction.atomic():
-        # The row's lock keeps two callers from planning the same stage; SQLite's transactions are exclusive anyway.
-        held = BriefRevision.objects.select_for_update().get(pk=revision.pk)
-        if held.state == "measuring" and not held.halted:
-            step(held)
+    """Takes a measuring brief one step further, or leaves it. Safe to call at any time and twice at once.
+
+    A step that fails for whatever reason leaves nothing half-planned and halts the brief with that reason, so that
+    people see it; only a database that is away is left to the next call.
+    """
+    try:
+        with act():
+            held = BriefRevision.objects.get(pk=revision.pk)
+            if is_going(held):
+                step(held)
+    except OperationalError:
+        raise
+    except Exception as error:
+        logger.exception("brief %s revision %s could not be advanced", revision.brief_id, revision.number)
+        with act():
+            if is_going(BriefRevision.objects.get(pk=revision.pk)):
+                halt(revision, str(error) or type(error).__name__)
     revision.refresh_from_db()
 
 
+def is_going(revision: BriefRevision) -> bool:
+    return revision.state == "measuring" and not revision.halted
+
+
 def step(revision: BriefRevision) -> None:
-    try:
-        purpose = next_stage(revision)
-        if purpose is None:
-            return
-        if purpose == "verdict":
-            compute_verdict(revision=revision)
-            return
-        start_stage(revision, purpose)
-    except (ValueError, Refused, EvidenceDamaged, EvidenceMissing) as error:
-        halt(revision, str(error))
+    stage = next_stage(revision)
+    if stage == "verdict":
+        compute_verdict(revision=revision)
+    elif stage is not None:
+        start_stage(revision, stage)
 
 
 def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:

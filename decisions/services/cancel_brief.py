@@ -1,10 +1,9 @@
-from django.db import transaction
-
 from decisions.models import Account, BriefRevision
 from decisions.rules.who_may import may_start
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
+from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.services.end_campaign import end_campaign
 
@@ -14,7 +13,7 @@ def cancel_brief(*, revision: BriefRevision, by: Account, reason: str) -> None:
     refusal = may_start(person(by))
     if refusal:
         refuse("brief-cancel", refusal, subject=subject(revision), actor=by.username)
-    with transaction.atomic():
+    with act():
         move_revision(revision=revision, act="cancel", actor=by.username, details={"reason": reason})
         for campaign in Campaign.objects.filter(brief_campaign__revision=revision, state__in=Campaign.OPEN):
             end_campaign(campaign=campaign, state=Campaign.State.CANCELLED, reason=reason, actor=by.username)

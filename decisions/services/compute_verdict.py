@@ -1,10 +1,9 @@
-from django.db import transaction
-
 from decisions.models import BriefRevision, Verdict
 from decisions.rules.verdict import verdict
 from decisions.selectors.evidence import evidence_of
 from decisions.services.move_revision import move_revision
 from loadtests.canonical import canonical, digest, digest_of
+from loadtests.journal import act
 from loadtests.models import Boot
 from loadtests.models.campaign import counted_boots
 
@@ -15,7 +14,7 @@ def compute_verdict(*, revision: BriefRevision) -> Verdict:
     manifests = evidence_digests(revision)
     document |= {"brief": revision.digest, "evidence": manifests}
     content = canonical(document)
-    with transaction.atomic():
+    with act():
         created = Verdict.objects.create(
             revision=revision,
             result=document["verdict"],

@@ -1,5 +1,3 @@
-from django.db import transaction
-
 from decisions import ledger
 from decisions.models import Account, Brief, BriefRevision, Route
 from decisions.rules.brief import BadBrief, read_brief
@@ -8,6 +6,7 @@ from decisions.rules.who_may import may_write_brief
 from decisions.services.move_revision import subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
+from loadtests.journal import act
 
 
 def check_names(document: BriefDocument, route: Route) -> None:
@@ -31,7 +30,7 @@ def create_brief(*, route: Route, source: str, by: Account) -> BriefRevision:
         refuse("brief-create", refusal, subject=f"route {route.slug}", actor=by.username)
     document = read_brief(source)
     check_names(document, route)
-    with transaction.atomic():
+    with act():
         brief = Brief.objects.create(route=route, title=document.title)
         revision = BriefRevision.objects.create(brief=brief, number=1, source=source, author=by)
         revision.editors.add(by)

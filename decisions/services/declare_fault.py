@@ -1,22 +1,39 @@
-from decisions.models import Account
+from decisions.models import Account, BriefRevision
 from decisions.rules.who_may import may_declare_fault
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
-from loadtests.models import Boot
+from loadtests.journal import act
+from loadtests.models import Boot, Campaign
 from loadtests.services import give_up_boot
 
 SHORTEST_REASON = 10
+EXPLORED = (Campaign.Purpose.NOISE_FLOOR, Campaign.Purpose.TUNING)
 
 
 def declare_fault(*, boot: Boot, by: Account, reason: str) -> None:
-    """States that a boot failed by a fault of worker, host or operator: its whole pair is run again."""
+    """States that a boot failed by a fault of worker, host or operator: its whole pair is run again.
+
+    Whoever does has a hand in the evidence and can't sign on it.
+    """
     refusal = may_declare_fault(person(by))
     if refusal:
         refuse("declare-fault", refusal, subject=f"boot {boot.pk}", actor=by.username)
     if len(reason.strip()) < SHORTEST_REASON:
         raise Refused(f"say in at least {SHORTEST_REASON} characters what the fault was")
-    revision = boot.campaign.brief_campaign.revision
+    with act():
+        # Read within the act: the verdict may have been computed since the page was drawn.
+        revision = BriefRevision.objects.get(campaigns__campaign__boots=boot)
+        why_not = why_no_fault(revision, boot)
+        if why_not:
+            raise Refused(why_not)
+        give_up_boot.declare_fault(boot=boot, reason=reason.strip(), actor=by.username)
+        revision.run_starters.add(by)
+
+
+def why_no_fault(revision: BriefRevision, boot: Boot) -> str | None:
     if revision.state != "measuring":
-        raise Refused(f"the brief is {revision.state}: evidence can't be run again after its verdict")
-    give_up_boot.declare_fault(boot=boot, reason=reason.strip(), actor=by.username)
+        return f"the brief is {revision.state}: evidence can't be run again after its verdict"
+    if boot.campaign.purpose in EXPLORED and revision.nomination is not None:
+        return "the nomination rests on this boot: cancel the brief and write a revision to measure it again"
+    return None

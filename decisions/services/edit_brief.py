@@ -1,5 +1,3 @@
-from django.db import transaction
-
 from decisions import ledger
 from decisions.models import Account, Brief, BriefRevision
 from decisions.rules.brief import read_brief
@@ -10,6 +8,7 @@ from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.canonical import digest
+from loadtests.journal import act
 
 
 def edit_brief(*, revision: BriefRevision, source: str, by: Account) -> None:
@@ -19,7 +18,7 @@ def edit_brief(*, revision: BriefRevision, source: str, by: Account) -> None:
         refuse("brief-edit", refusal, subject=subject(revision), actor=by.username)
     document = read_brief(source)
     check_names(document, revision.brief.route)
-    with transaction.atomic():
+    with act():
         if not BriefRevision.objects.filter(pk=revision.pk, state="draft").update(source=source):
             raise Refused(f"{revision} is {revision.state}: a change makes a new revision")
         Brief.objects.filter(pk=revision.brief_id).update(title=document.title)

@@ -7,6 +7,7 @@ from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
+from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
 from loadtests.traffic.plan import check_rows, drawn_counts
 
@@ -22,16 +23,18 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     check_enough(document, traffic_set)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
-    move_revision(
-        revision=revision,
-        act="freeze",
-        actor=by.username,
-        details={"digest": document.digest, "traffic": document.traffic.set},
-        content=document.content,
-        digest=document.digest,
-        frozen_at=timezone.now(),
-        traffic_set=traffic_set,
-    )
+    with act():
+        move_revision(
+            revision=revision,
+            act="freeze",
+            actor=by.username,
+            details={"digest": document.digest, "traffic": document.traffic.set},
+            content=document.content,
+            digest=document.digest,
+            frozen_at=timezone.now(),
+            traffic_set=traffic_set,
+        )
+        revision.editors.add(by)
 
 
 def check_population(document: Brief) -> TrafficSet:

@@ -1,21 +1,22 @@
 from typing import Any
 
-from django.db import transaction
-
 from decisions import ledger
 from decisions.models import BriefRevision
 from decisions.rules import states
 from decisions.services.refused import Refused
+from loadtests import journal
 
 
 def move_revision(*, revision: BriefRevision, act: str, actor: str, details: dict[str, object], **fields: Any) -> None:
-    """Moves a revision by compare-and-swap, with its event, in one transaction; ``fields`` change with the state."""
+    """Moves a revision by compare-and-swap on its state and words, with its event, in one transaction; ``fields``
+    change with the state."""
     try:
         new = states.may_move(revision.state, act)
     except states.NotAllowed as refusal:
         raise Refused(str(refusal)) from None
-    with transaction.atomic():
-        moved = BriefRevision.objects.filter(pk=revision.pk, state=revision.state).update(state=new, **fields)
+    with journal.act():
+        same = BriefRevision.objects.filter(pk=revision.pk, state=revision.state, source=revision.source)
+        moved = same.update(state=new, **fields)
         if not moved:
             raise Refused(f"{revision} has changed meanwhile: look at it again")
         ledger.append(f"brief-{act}", subject=subject(revision), actor=actor, details={"state": new, **details})

@@ -1,13 +1,12 @@
 from typing import NoReturn
 
-from django.db import transaction
-
 from decisions import ledger
 from decisions.services.refused import Refused
+from loadtests import journal
 
 
 def refuse(act: str, sentence: str, *, subject: str, actor: str) -> NoReturn:
     """Leaves the refused act in the ledger, then refuses it. Call it outside the transaction of the act."""
-    with transaction.atomic():
+    with journal.act():
         ledger.append(f"{act}-refused", subject=subject, actor=actor, details={"reason": sentence})
     raise Refused(sentence)

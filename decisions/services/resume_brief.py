@@ -1,5 +1,3 @@
-from django.db import transaction
-
 from decisions import ledger
 from decisions.models import Account, BriefRevision
 from decisions.rules.who_may import may_start
@@ -8,6 +6,7 @@ from decisions.services.move_revision import subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
+from loadtests.journal import act
 from loadtests.models import Campaign
 
 
@@ -21,7 +20,7 @@ def resume_brief(*, revision: BriefRevision, by: Account) -> None:
         raise Refused(
             "the held-out campaign was cut off after its traffic was read: write a revision with fresh traffic"
         )
-    with transaction.atomic():
+    with act():
         if not BriefRevision.objects.filter(pk=revision.pk, state="measuring").exclude(halted="").update(halted=""):
             raise Refused(f"{revision} has not been halted")
         revision.run_starters.add(by)

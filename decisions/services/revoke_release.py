@@ -1,4 +1,3 @@
-from django.db import transaction
 from django.utils import timezone
 
 from decisions import ledger
@@ -7,6 +6,7 @@ from decisions.rules.who_may import may_revoke
 from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
+from loadtests.journal import act
 
 SHORTEST_REASON = 10
 
@@ -21,7 +21,7 @@ def revoke_release(*, release: Release, by: Account, password: str, reason: str)
         refusal = f"give a reason of at least {SHORTEST_REASON} characters"
     if refusal:
         refuse("revoke", refusal, subject=subject, actor=by.username)
-    with transaction.atomic():
+    with act():
         moved = Release.objects.filter(pk=release.pk, revoked_at=None).update(
             revoked_at=timezone.now(), revoked_by=by.username, revoke_reason=reason.strip()
         )

@@ -1,21 +1,27 @@
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import Account, BriefRevision, Release, Signature, Verdict
+from decisions.rules.evidence import TrialEvidence
 from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
+from decisions.selectors.briefs import held_out_used_before
 from decisions.selectors.evidence import evidence_of
+from decisions.services.compute_verdict import evidence_digests
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
-from loadtests.canonical import digest
+from decisions.services.refused import Refused
+from loadtests.canonical import digest, digest_of
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.services.store_configuration import store_configuration
 
@@ -51,9 +57,22 @@ def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str,
     refusal = may_sign(person(by), relation(revision)) or why_not(verdict, by, password, meaning, reason)
     if refusal:
         refuse("sign", refusal, subject=subject(revision), actor=by.username)
+    try:
+        return record_signature(verdict, by, meaning, reason.strip())
+    except Refused as late:
+        # Somebody else decided first, or the evidence changed since it was judged.
+        refuse("sign", late.sentence, subject=subject(revision), actor=by.username)
+
+
+def record_signature(verdict: Verdict, by: Account, meaning: str, reason: str) -> Signature:
+    revision = verdict.revision
     now = timezone.now()
     statement = statement_to_sign(verdict=verdict, by=by, meaning=meaning, reason=reason).encode()
-    with transaction.atomic():
+    with act():
+        if meaning == Signature.Meaning.APPROVE:
+            refusal = why_no_approval(verdict)
+            if refusal:
+                raise Refused(refusal)
         move_revision(
             revision=revision,
             act=ACTS[Signature.Meaning(meaning)],
@@ -63,7 +82,7 @@ def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str,
                 "evidence": verdict.evidence_digest,
                 "brief": revision.digest,
                 "statement": digest(statement),
-                "reason": reason.strip(),
+                "reason": reason,
             },
         )
         signature = Signature.objects.create(
@@ -72,7 +91,7 @@ def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str,
             signer=by,
             signer_name=by.get_full_name() or by.username,
             meaning=meaning,
-            reason=reason.strip(),
+            reason=reason,
             statement=statement,
             digest=digest(statement),
             signed_at=now,
@@ -91,10 +110,11 @@ def why_not(verdict: Verdict, by: Account, password: str, meaning: str, reason: 
         return f"give a reason of at least {SHORTEST_REASON} characters"
     if verdict != verdict.revision.verdicts.last():
         return "there is a newer verdict: read that one"
-    return why_no_approval(verdict) if meaning == Signature.Meaning.APPROVE else None
+    return None
 
 
 def why_no_approval(verdict: Verdict) -> str | None:
+    """Checked within the act: the evidence must be all there, and be the evidence that was judged."""
     revision = verdict.revision
     refusal = approval_refusal(verdict.document)
     if refusal:
@@ -103,8 +123,23 @@ def why_no_approval(verdict: Verdict) -> str | None:
         return (
             "the stored brief or verdict no longer has the digest it was signed under: this is a matter for the auditor"
         )
-    if not evidence_of(revision, purposes=[Campaign.Purpose.FALLBACK]):
+    if digest_of(evidence_digests(revision)) != verdict.evidence_digest:
+        return "the evidence is no longer what the verdict was computed from: let the stages finish, then judge again"
+    try:
+        trials = evidence_of(revision)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        return f"evidence is missing or damaged: {error}"
+    if held_out_used_before(revision):
+        return "its held-out traffic was read for another brief before: only unused traffic can carry an approval"
+    return why_no_fallback(trials)
+
+
+def why_no_fallback(trials: Sequence[TrialEvidence]) -> str | None:
+    fallback = [trial for trial in trials if trial.purpose == "fallback"]
+    if not fallback:
         return "the fallback has not been tested at peak"
+    if any(trial.died or not (trial.columns["status"] == "completed").any() for trial in fallback):
+        return "the fallback did not survive its test at peak: without it nobody could switch speculation off"
     return None
 
 
@@ -112,7 +147,14 @@ def create_release(signature: Signature, now: datetime) -> Release:
     revision = signature.revision
     document = revision.document
     route = revision.brief.route
-    Release.objects.filter(route=route, revoked_at=None, superseded_at=None).update(superseded_at=now)
+    for replaced in Release.objects.filter(route=route, revoked_at=None, superseded_at=None).select_related("revision"):
+        Release.objects.filter(pk=replaced.pk).update(superseded_at=now)
+        move_revision(
+            revision=replaced.revision,
+            act="supersede",
+            actor=signature.signer.username,
+            details={"release": replaced.pk},
+        )
     release = Release.objects.create(
         route=route,
         revision=revision,

@@ -1,8 +1,9 @@
-from django.db import IntegrityError, transaction
+from django.db import IntegrityError
 from django.db.models import Exists, OuterRef
 from django.utils import timezone
 
 from loadtests import journal
+from loadtests.journal import act
 from loadtests.models import Boot, Campaign
 from loadtests.services.end_campaign import end_campaign
 
@@ -23,7 +24,7 @@ def waiting_boots(pool: str) -> "list[Boot]":
 def claim_boot(*, pool: str, worker: str, host: str) -> Boot | None:
     """The next boot for this worker, claimed by compare-and-swap; None when there is nothing or the pool is taken."""
     for boot in waiting_boots(pool):
-        if budget_is_used(boot.campaign):
+        if budget_is_used(boot.campaign) or not belongs_here(boot, host):
             return None
         try:
             return claim(boot, worker, host)
@@ -33,9 +34,17 @@ def claim_boot(*, pool: str, worker: str, host: str) -> Boot | None:
     return None
 
 
+def belongs_here(boot: Boot, host: str) -> bool:
+    """The second arm of a pair runs where the first one ran: a pair that spans two machines compares machines."""
+    if boot.pair is None:
+        return True
+    first = boot.campaign.boots.filter(pair=boot.pair, attempt=boot.attempt).exclude(pk=boot.pk).exclude(host="")
+    return not first.exclude(host=host).exists()
+
+
 def claim(boot: Boot, worker: str, host: str) -> Boot | None:
     now = timezone.now()
-    with transaction.atomic():
+    with act():
         taken = Boot.objects.filter(pk=boot.pk, state=Boot.State.WAITING).update(
             state=Boot.State.RUNNING, worker=worker, host=host, claimed_at=now, heartbeat_at=now
         )

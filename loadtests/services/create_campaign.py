@@ -1,10 +1,9 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from django.db import transaction
-
 from loadtests import configurations, journal, queue
 from loadtests.canonical import digest_of
+from loadtests.journal import act
 from loadtests.models import Boot, Campaign, TrafficPart, TrafficSet, Trial
 from loadtests.planning import PlannedBoot, Purpose, plan_boots, plan_document
 from loadtests.services.read_part import PART_OF, read_part
@@ -44,7 +43,7 @@ def create_campaign(
     plan = plan_document(
         purpose, brief=brief_digest, part=part.digest, levels=levels, deadlines=deadlines, seed=seed, boots=boots
     )
-    with transaction.atomic():
+    with act():
         campaign = Campaign.objects.create(
             purpose=purpose,
             pool=baseline.hardware.pool,

@@ -1,13 +1,13 @@
-from django.db import transaction
 from django.utils import timezone
 
 from loadtests import journal
+from loadtests.journal import act
 from loadtests.models import Boot, Campaign
 
 
 def end_campaign(*, campaign: Campaign, state: Campaign.State, reason: str, actor: str) -> bool:
     """Moves an open campaign to its end; False when it had ended already. What was waiting will not run."""
-    with transaction.atomic():
+    with act():
         moved = Campaign.objects.filter(pk=campaign.pk, state__in=Campaign.OPEN).update(
             state=state, reason=reason, ended_at=timezone.now()
         )

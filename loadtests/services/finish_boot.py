@@ -1,14 +1,14 @@
-from django.db import transaction
 from django.utils import timezone
 
 from loadtests import journal, queue
+from loadtests.journal import act
 from loadtests.models import Boot
 from loadtests.services.end_campaign import end_if_complete
 
 
 def finish_boot(*, boot: Boot, died: bool, reason: str, log_digest: str, log_tail: str) -> bool:
     """Ends a boot whose trials all have their evidence. An engine that died is a result and ends here too."""
-    with transaction.atomic():
+    with act():
         moved = Boot.objects.filter(pk=boot.pk, state=Boot.State.RUNNING, worker=boot.worker).update(
             state=Boot.State.FINISHED,
             died=died,

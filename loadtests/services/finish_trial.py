@@ -1,10 +1,10 @@
 from dataclasses import dataclass
 from typing import Any
 
-from django.db import transaction
 from django.utils import timezone
 
 from loadtests import journal
+from loadtests.journal import act
 from loadtests.models import Boot, Trial
 
 
@@ -20,13 +20,14 @@ class TrialResult:
 
 
 def start_trial(*, trial: Trial) -> None:
-    Trial.objects.filter(pk=trial.pk).update(state=Trial.State.RUNNING, started_at=timezone.now())
+    waiting = Trial.objects.filter(pk=trial.pk, state=Trial.State.WAITING, boot__state=Boot.State.RUNNING)
+    waiting.update(state=Trial.State.RUNNING, started_at=timezone.now())
     trial.refresh_from_db()
 
 
 def finish_trial(*, trial: Trial, result: TrialResult, actor: str) -> bool:
     """Stores a trial's end if its boot is still this worker's; a boot given up meanwhile takes nothing more."""
-    with transaction.atomic():
+    with act():
         # Touching the boot's row first holds it against a reconciler that is just giving it up.
         if not Boot.objects.filter(pk=trial.boot_id, state=Boot.State.RUNNING).update(heartbeat_at=timezone.now()):
             return False

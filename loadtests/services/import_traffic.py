@@ -2,11 +2,11 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from django.conf import settings
-from django.db import transaction
 
 from loadtests import journal
 from loadtests.canonical import digest
 from loadtests.evidence.store import EvidenceStore
+from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
 from loadtests.traffic.rows import part_content, read_rows
 from loadtests.traffic.split import part_statistics, split
@@ -41,7 +41,7 @@ def import_traffic(
     store = EvidenceStore(settings.EVIDENCE_DIR)
     for content in contents.values():
         store.put(content)
-    with transaction.atomic():
+    with act():
         created = TrafficSet.objects.create(
             name=name,
             digest=set_digest,

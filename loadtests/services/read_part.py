@@ -1,8 +1,8 @@
 from django.conf import settings
-from django.db import transaction
 
 from loadtests import journal
 from loadtests.evidence.store import EvidenceStore
+from loadtests.journal import act
 from loadtests.models import Campaign, TrafficPart
 from loadtests.services.refused import Refused
 from loadtests.traffic.rows import Row, rows_of
@@ -20,7 +20,7 @@ def read_part(*, part: TrafficPart, purpose: str, brief_digest: str, reader: str
     """The rows of a part, for a campaign of this purpose. Reading the held-out part is an event, as is a refusal."""
     allowed = PART_OF[Campaign.Purpose(purpose)] == part.kind
     if part.kind == TrafficPart.Kind.HELD_OUT:
-        with transaction.atomic():
+        with act():
             journal.record(
                 "held-out-read" if allowed else "held-out-refused",
                 subject=f"traffic set {part.set_id}",

@@ -97,7 +97,8 @@ def part_content(rows: Iterable[Row]) -> bytes:
 
 def rows_of(content: bytes, *, name: str = "part") -> list[Row]:
     """The rows of a part's stored bytes (the inverse of ``part_content``)."""
-    lines = content.decode("utf-8").splitlines()
+    # Not splitlines: U+2028 and its like stand unescaped inside canonical JSON strings.
+    lines = [line for line in content.decode("utf-8").split("\n") if line]
     return [parse_row(text, file=name, line=number) for number, text in enumerate(lines, start=1)]
 
 

@@ -157,12 +157,13 @@ def test_revoking_needs_an_owner_and_their_password(
 
 
 def test_a_new_release_takes_the_place_of_the_old(route: Route, engineer: Account, owner: Account) -> None:
-    for _ in range(2):
-        revision = started_brief(route, engineer)
+    for seed in (7, 9):
+        revision = started_brief(route, engineer, split_seed=seed)
         play(revision)
         sign(last_verdict(revision), owner)
     old, new = Release.objects.order_by("pk")
     assert (old.superseded_at is None, new.superseded_at is None) == (False, True)
+    assert (old.revision.state, new.revision.state) == ("superseded", "approved")
 
 
 def test_a_recomputed_verdict_has_the_same_bytes(revision: BriefRevision) -> None:

@@ -58,11 +58,11 @@ def harms_at_peak(boot: Boot, level: str) -> float:
     return {"quiet": 0.75, "peak": 1.9}.get(level, 1.0)
 
 
-def started_brief(route: Route, engineer: Account) -> BriefRevision:
-    """The demo's brief, frozen and started."""
+def started_brief(route: Route, engineer: Account, *, split_seed: int = 7) -> BriefRevision:
+    """The demo's brief, frozen and started; another split makes another traffic set."""
     from config.demo import brief_document
 
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by=engineer.username, seed=7)
+    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by=engineer.username, seed=split_seed)
     source = json.dumps(brief_document(TARGET, traffic))
     revision = create_brief(route=route, source=source, by=engineer)
     freeze_brief(revision=revision, by=engineer)
