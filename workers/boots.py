@@ -34,7 +34,8 @@ from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.progress import Progress
 from loadtests.generator.trial import TrialRun, WarmUp, run_trial, warm_up
 from loadtests.generator.unserved import unserved
-from loadtests.models import Boot, Trial
+from loadtests.models import Boot, Campaign, Trial
+from loadtests.services.end_campaign import end_campaign
 from loadtests.services.finish_boot import finish_boot
 from loadtests.services.finish_trial import TrialResult, finish_trial, start_trial
 from loadtests.services.give_up_boot import give_up_boot
@@ -49,7 +50,7 @@ from workers.engines.vllm import installed_runtime, start
 from workers.hardware import NeighbourLoad
 from workers.insist import insist
 from workers.pulse import Pulse
-from workers.target import find_checkpoint
+from workers.target import TargetError, find_checkpoint
 from workers.warm_up import WARM_UP_PROMPTS, warm_up_body
 
 logger = logging.getLogger(__name__)
@@ -84,10 +85,22 @@ def run_boot(boot: Boot, stopping: threading.Event) -> None:
             reason = pulse.reason
         except EngineStopped:
             reason = pulse.reason
+        except (EngineUnfit, TargetError) as error:
+            # It will not pass by itself, so nothing is tried again before a person has seen to it.
+            reason = f"the worker on {boot.host} can't run this configuration: {error}"
+            stopped = Campaign.State.STOPPED
+            insist(lambda: end_campaign(campaign=boot.campaign, state=stopped, reason=reason, actor=boot.worker))
         except Exception as error:
             logger.exception("boot %s could not be run", boot.pk)
             reason = f"a fault of the worker: {type(error).__name__}: {error}"
-    insist(lambda: give_up_boot(boot=boot, state=Boot.State.LOST, reason=reason, actor=boot.worker))
+        insist(lambda: leave(boot, reason))
+
+
+def leave(boot: Boot, reason: str) -> None:
+    """Ends a boot without a result: cancelled where its campaign has ended, else lost and tried again."""
+    boot.campaign.refresh_from_db()
+    state = Boot.State.LOST if boot.campaign.state in Campaign.OPEN else Boot.State.CANCELLED
+    give_up_boot(boot=boot, state=state, reason=boot.campaign.reason or reason, actor=boot.worker)
 
 
 def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:

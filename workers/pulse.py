@@ -51,14 +51,17 @@ class Pulse:
         return self.cut.is_set()
 
     def _end(self, reason: str) -> None:
+        if self.cut.is_set():
+            return
         self.reason = reason
         self.cut.set()
         for callback in self._callbacks:
             callback()
 
     def _run(self) -> None:
+        """Goes on after a cut as well: until its engine has stopped, the boot holds its accelerator."""
         try:
-            while not self._done.is_set() and not self.cut.is_set():
+            while not self._done.is_set():
                 self._beat()
                 self._wait()
         finally:
@@ -80,5 +83,5 @@ class Pulse:
         for _ in range(settings.HEARTBEAT_S * 4):
             if self.stopping.is_set():
                 self._end("its worker was stopped")
-            if self._done.wait(0.25) or self.cut.is_set():
+            if self._done.wait(0.25):
                 return

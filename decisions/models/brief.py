@@ -47,6 +47,11 @@ class BriefRevision(models.Model):
         return f"{self.brief}, revision {self.number}"
 
     @property
+    def title(self) -> str:
+        """As this revision itself says it, once frozen: a later draft may have another."""
+        return str(json.loads(bytes(self.content))["title"]) if self.content is not None else self.brief.title
+
+    @property
     def document(self) -> rules.Brief:
         """The frozen brief; a draft is parsed from its source and may raise BadBrief."""
         if self.content is not None:

@@ -20,6 +20,7 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     document = read_brief(revision.source)
     check_names(document, revision.brief.route)
     traffic_set = check_population(document)
+    check_classes(document, traffic_set)
     check_enough(document, traffic_set)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
@@ -68,3 +69,21 @@ def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
         check_rows(have, levels, counts, pairs=pairs, wrap=False)
     except ValueError as error:
         raise BadBrief([f"levels: {error}"]) from None
+
+
+def check_classes(document: Brief, traffic_set: TrafficSet) -> None:
+    """A class that no request has could never be shown to improve or to hold."""
+    parts = traffic_set.parts.filter(kind__in=[TrafficPart.Kind.TUNING, TrafficPart.Kind.HELD_OUT])
+    known = set.intersection(*(set(part.statistics["classes"]) for part in parts))
+    named = [
+        *((f"outcome.improve_in.{place}.class", cell.class_) for place, cell in enumerate(document.outcome.improve_in)),
+        *((f"guardrails.{rail.id}.cell.class", rail.cell.class_) for rail in document.guardrails),
+        *((f"deadlines.{class_}", class_) for class_ in document.deadlines),
+    ]
+    problems = [
+        f"{field}: no request of both parts is of the class {class_!r}; there are {', '.join(sorted(known))}"
+        for field, class_ in named
+        if class_ not in known | {"all", "default"}
+    ]
+    if problems:
+        raise BadBrief(problems)

@@ -9,6 +9,8 @@ from decisions.services.refused import Refused
 from loadtests.journal import act
 from loadtests.models import Campaign
 
+ENDED = (Campaign.State.STOPPED, Campaign.State.CANCELLED)
+
 
 def resume_brief(*, revision: BriefRevision, by: Account) -> None:
     """Goes on after a stop. Held-out traffic that was used is used: then only a new revision helps."""
@@ -16,7 +18,7 @@ def resume_brief(*, revision: BriefRevision, by: Account) -> None:
     if refusal:
         refuse("brief-resume", refusal, subject=subject(revision), actor=by.username)
     held_out = last_campaign(revision, Campaign.Purpose.HELD_OUT)
-    if held_out and held_out.state in (Campaign.State.STOPPED, Campaign.State.CANCELLED):
+    if held_out and held_out.state in ENDED and held_out.boots.filter(trials__state="finished").exists():
         raise Refused(
             "the held-out campaign was cut off after its traffic was read: write a revision with fresh traffic"
         )

