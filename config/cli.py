@@ -4,6 +4,7 @@ import os
 
 import click
 
+from loadtests.commands.import_traffic import import_traffic
 from loadtests.commands.replay import replay
 
 
@@ -17,6 +18,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(replay)
+main.add_command(import_traffic)
 
 if __name__ == "__main__":
     main()

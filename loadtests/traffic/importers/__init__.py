@@ -1,0 +1,20 @@
+"""Traffic files of other people, and our own, into a set: real times, real text where there is any, nothing hidden."""
+
+from loadtests.traffic.importers.entries import LengthRow, Rules
+from loadtests.traffic.importers.importing import FORMAT_NAMES, LINE_LIMIT, Wanted, import_file
+from loadtests.traffic.importers.mapped import TARGETS, read_mapping
+from loadtests.traffic.importers.problems import ImportRefused, Problem, Reason
+
+__all__ = [
+    "FORMAT_NAMES",
+    "LINE_LIMIT",
+    "TARGETS",
+    "ImportRefused",
+    "LengthRow",
+    "Problem",
+    "Reason",
+    "Rules",
+    "Wanted",
+    "import_file",
+    "read_mapping",
+]

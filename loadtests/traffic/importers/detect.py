@@ -1,0 +1,105 @@
+"""Which format a file is in, from its first bytes."""
+
+import csv
+from collections.abc import Iterator
+from itertools import islice
+from typing import Any
+
+from loadtests.traffic.importers.formats import FORMATS, OWN, Shape
+from loadtests.traffic.importers.lines import BOM, split_lines
+from loadtests.traffic.importers.problems import Problem, Unreadable
+from loadtests.traffic.importers.records import json_lines, json_list
+
+LOOKED_AT = 20
+SHOWN_NAMES = 12
+LONGEST_NAME = 40
+
+
+def shape_of(head: bytes) -> Shape:
+    """json (lines or a list), tsv or csv. ``head`` are the first bytes, at least one whole line where there is one."""
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise Unreadable("this looks like UTF-16: save it as UTF-8")
+    start = head.removeprefix(BOM).lstrip()
+    if not start:
+        raise Unreadable("the file is empty")
+    if start[:1] in b"[{":
+        return "json"
+    return "tsv" if b"\t" in start.split(b"\n", 1)[0] else "csv"
+
+
+def is_list(head: bytes) -> bool:
+    return head.removeprefix(BOM).lstrip()[:1] == b"["
+
+
+def detect(head: bytes) -> str:
+    """The name of the format, or Unreadable with what was found and what to do."""
+    shape = shape_of(head)
+    name = json_format(head) if shape == "json" else table_format(head)
+    if name is None:
+        raise Unreadable(f"no format that is known: {looks_like(head, shape)}")
+    return name
+
+
+def json_format(head: bytes) -> str | None:
+    names = (format_of_object(one) for one in objects(head))
+    return next((name for name in names if name), None)
+
+
+def objects(head: bytes) -> Iterator[dict[str, Any]]:
+    """The first records that can be read; the last one may be cut, as the head is."""
+    limit = len(head) + 1
+    records = json_list([head], limit=limit) if is_list(head) else json_lines([head], limit=limit)
+    for record in islice(records, LOOKED_AT):
+        if not isinstance(record, Problem):
+            yield record.fields
+
+
+def format_of_object(fields: dict[str, Any]) -> str | None:
+    names = set(fields)
+    if {"custom_id", "body"} <= names:
+        return "openai-batch"
+    if isinstance(fields.get("conversations"), list):
+        return "sharegpt"
+    if "turns" in names and isinstance(fields["turns"], list):
+        return "spec-bench"
+    if {"timestamp", "input_length", "output_length"} <= names:
+        return "mooncake"
+    if names <= OWN and (names - {"prompt"}) and names & {"messages", "prompt", "prompt_tokens"}:
+        return "own"
+    return "vllm-custom" if isinstance(fields.get("prompt"), str) else None
+
+
+def table_format(head: bytes) -> str | None:
+    names = set(first_cells(head, "csv"))
+    return next((one.name for one in FORMATS.values() if one.shape == "csv" and set(one.needs) <= names), None)
+
+
+def first_cells(head: bytes, shape: Shape) -> list[str]:
+    lines = (line.content for line in split_lines([head], limit=len(head)))
+    first = next((line for line in lines if line.strip()), b"").decode(errors="replace").rstrip("\r")
+    try:
+        cells = first.split("\t") if shape == "tsv" else next(csv.reader([first]), [])
+    except csv.Error:
+        return []
+    return [name.strip() for name in cells]
+
+
+def looks_like(head: bytes, shape: Shape) -> str:
+    if shape == "json":
+        first = next(objects(head), None)
+        if first is None:
+            return "no JSON object with named fields at the start; a list of texts needs --no-header and --map 1=prompt"
+        return f"its fields are {listed(list(first))}; say with --map which of them is what"
+    cells = first_cells(head, shape)
+    if len(cells) < 2:
+        return "one column of text; if every line is a prompt, give --format tsv --no-header --map 1=prompt"
+    # What is too long for a name may be a prompt, and isn't quoted.
+    quoted = listed(cells) if max(map(len, cells)) <= LONGEST_NAME else "too long for names"
+    return (
+        f"its first line has {len(cells)} columns, {quoted}; say with --map which of them is what "
+        "(by number, from 1, with --no-header if these are no names)"
+    )
+
+
+def listed(names: list[str]) -> str:
+    return ", ".join([*map(repr, names[:SHOWN_NAMES]), "…"] if len(names) > SHOWN_NAMES else map(repr, names))

@@ -1,0 +1,313 @@
+"""From a file to a directory with rows.jsonl, problems.jsonl and import.json: all of it, or nothing.
+
+This is the edge: what reads and writes is here and in source.py, what decides is in the modules beside it.
+"""
+
+import os
+import shutil
+import tempfile
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from hashlib import sha256
+from itertools import chain
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from loadtests.canonical import canonical
+from loadtests.evidence.store import make_directory, sync_directory
+from loadtests.traffic.importers.blocks import Block, table_blocks
+from loadtests.traffic.importers.detect import detect, is_list, shape_of
+from loadtests.traffic.importers.drafts import Draft
+from loadtests.traffic.importers.entries import COUNTED, ESTIMATE, Entry, Rules, block_entries, entry_of
+from loadtests.traffic.importers.formats import FORMATS, Format, Shape, drafts
+from loadtests.traffic.importers.gathered import Gathered, Ordered, Spool
+from loadtests.traffic.importers.join import Donors
+from loadtests.traffic.importers.mapped import ColumnMap, mapped_format
+from loadtests.traffic.importers.problems import BadField, ImportRefused, Problem, Reason, Unreadable
+from loadtests.traffic.importers.records import Found, json_lines, json_list, table
+from loadtests.traffic.importers.source import Source, opened
+
+AUTO = "auto"
+SHAPES: dict[str, Shape] = {"csv": "csv", "tsv": "tsv", "jsonl": "json", "json": "json"}
+FORMAT_NAMES = (AUTO, *FORMATS, *SHAPES)
+LINE_LIMIT = 8 << 20
+MOST_NAMES = 100
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What the engineer asked for. ``line_limit`` is in bytes; ``seed`` draws the donors."""
+
+    path: Path
+    format: str = AUTO
+    mapping: ColumnMap = ()
+    header: bool = True
+    refuse: bool = False
+    rules: Rules = field(default_factory=Rules)
+    donor: Path | None = None
+    seed: int = 0
+    line_limit: int = LINE_LIMIT
+
+
+def import_file(wanted: Wanted, out: Path) -> dict[str, Any]:
+    """Write the set into ``out``, a new or empty directory, and give what import.json says.
+
+    Raises ImportRefused, and OSError where the disk fails; then ``out`` is as it was.
+    """
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ImportRefused(f"{out} is there and not empty: a set is never written over")
+    with workspace(out) as (work, scratch):
+        document = imported(wanted, work, scratch)
+        write(work / "import.json", [canonical(document), b"\n"])
+        sync_directory(work)
+        make_directory(out.parent)
+        work.rename(out)
+        sync_directory(out.parent)
+    return document
+
+
+@contextmanager
+def workspace(out: Path) -> Iterator[tuple[Path, Path]]:
+    """A directory that can become ``out`` by a rename, and one for what nobody keeps; both gone in the end."""
+    parent = next(one for one in out.absolute().parents if one.is_dir())
+    scratch = Path(tempfile.mkdtemp(prefix=f".{out.name[:40]}.importing-", dir=parent))
+    work = scratch / "set"
+    try:
+        work.mkdir()
+        yield work, scratch
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def imported(wanted: Wanted, work: Path, scratch: Path) -> dict[str, Any]:
+    with (
+        (work / "problems.jsonl").open("wb") as problems,
+        tempfile.TemporaryFile(dir=scratch) as rows_file,
+        tempfile.TemporaryFile(dir=scratch) as donors_file,
+    ):
+        donor = read_donor(wanted, wanted.donor, problems, donors_file) if wanted.donor else None
+        log = Log(wanted.path.name, problems, refuse=wanted.refuse)
+        reading = Reading(wanted, log, Gathered(Spool(rows_file)), donor.donors if donor else None)
+        source = reading.read()
+        ordered = reading.rows.ordered()
+        log.add_all(ordered.problems())
+        if not len(ordered):
+            raise ImportRefused(f"{wanted.path.name} holds no request that can be used{log.why()}")
+        sync(problems)
+        digest = write(work / "rows.jsonl", ordered.content())
+    return described(reading, ordered, donor) | {"digest": digest, "source": source}
+
+
+class Log:
+    """problems.jsonl, and the count by reason."""
+
+    def __init__(self, file: str, sink: BinaryIO, *, refuse: bool) -> None:
+        self._file, self._sink, self._refuse = file, sink, refuse
+        self._counts: Counter[Reason] = Counter()
+        self._first: Problem | None = None
+
+    def add(self, problem: Problem) -> None:
+        if self._refuse:
+            raise ImportRefused(problem.sentence(self._file) + "; --on-bad-row skip imports the rest")
+        self._first = self._first or problem
+        self._counts[problem.reason] += 1
+        self._sink.write(canonical(problem.document(self._file)) + b"\n")
+
+    def add_all(self, problems: Iterable[Problem]) -> None:
+        for problem in problems:
+            self.add(problem)
+
+    @property
+    def skipped(self) -> dict[str, int]:
+        return {str(reason): count for reason, count in sorted(self._counts.items())}
+
+    def why(self) -> str:
+        if self._first is None:
+            return ""
+        counted = ", ".join(f"{count} × {reason}" for reason, count in self.skipped.items())
+        return f": {counted}; the first is {self._first.sentence(self._file)}"
+
+
+class Reading:
+    """One pass over one file, into ``rows``."""
+
+    def __init__(self, wanted: Wanted, log: Log, rows: Gathered, donors: Donors | None = None) -> None:
+        self.wanted, self.log, self.rows = wanted, log, rows
+        self.format = ""
+        self.unread: Counter[str] = Counter()
+        self._donors = donors
+
+    def read(self) -> dict[str, Any]:
+        """Gives the description of the file itself."""
+        with opened(self.wanted.path) as source:
+            try:
+                line = self._read_rows(source)
+            except Unreadable as error:
+                raise ImportRefused(f"{source.name}: {error}") from None
+            if source.damage is not None:
+                self.log.add(Problem(line, "(file)", Reason.DAMAGED, source.damage))
+            return source.document()
+
+    def _read_rows(self, source: Source) -> int:
+        head, chunks = with_head(source.chunks(), self.wanted.line_limit)
+        format_ = chosen(self.wanted, head)
+        self.format = format_.name
+        limit = self.wanted.line_limit
+        if format_.blocks and self._donors is None:
+            records = table_blocks(chunks, format_.blocks, limit=limit, check=format_.check)
+        else:
+            records = records_of(format_, head, chunks, limit=limit)
+        line = 1
+        for draft in drafts(format_, records, self._leave_aside):
+            line = draft.line
+            if isinstance(draft, Problem):
+                self.log.add(draft)
+            elif isinstance(draft, Block):
+                self._take_block(draft)
+            else:
+                self._take(draft)
+        return line
+
+    def _leave_aside(self, name: str, count: int) -> None:
+        if name in self.unread or len(self.unread) < MOST_NAMES:
+            self.unread[name] += count
+
+    def _take_block(self, block: Block) -> None:
+        entries = block_entries(block, self.wanted.rules)
+        problems = entries.problems
+        try:
+            if entries.lines:
+                self.rows.check_zone(entries.zoned)
+                self.rows.keep_block(entries)
+        except BadField as bad:
+            problems = sorted([*problems, *map(bad.at, entries.lines)], key=lambda problem: problem.line)
+        self.log.add_all(problems)
+
+    def _take(self, draft: Draft) -> None:
+        own_id = draft.id is not None
+        try:
+            entry = entry_of(draft, self.wanted.rules)
+            self.rows.check(entry, own_id=own_id)
+            self.rows.note(entry, own_id=own_id)
+            if self._donors:
+                entry = self._joined(entry, self._donors)
+        except BadField as bad:
+            self.log.add(bad.at(draft.line))
+        else:
+            self.rows.keep(entry)
+
+    def _joined(self, entry: Entry, donors: Donors) -> Entry:
+        if entry.has_text:
+            raise ImportRefused(f"{self.wanted.path.name} has text of its own: a donor is for a trace of lengths")
+        return donors.joined(entry, self.wanted.rules.max_context)
+
+
+def with_head(chunks: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes]]:
+    """The first chunks up to one whole line or the limit, and all chunks."""
+    head = b""
+    for chunk in chunks:
+        head += chunk
+        if len(head) > limit or b"\n" in head.lstrip():
+            break
+    return head, chain([head], chunks)
+
+
+def records_of(format_: Format, head: bytes, chunks: Iterator[bytes], *, limit: int) -> Iterator[Found]:
+    if format_.shape == "json":
+        return (json_list if is_list(head) else json_lines)(chunks, limit=limit, named=format_.header)
+    return table(chunks, limit=limit, tabs=format_.shape == "tsv", header=format_.header, check=format_.check)
+
+
+def chosen(wanted: Wanted, head: bytes) -> Format:
+    """The format that was asked for or found; raises ImportRefused where neither tells how to read the file."""
+    if wanted.mapping:
+        if wanted.format in FORMATS:
+            raise ImportRefused(f"--map goes with --format {AUTO}, {', '.join(SHAPES)}; {wanted.format} has its names")
+        shape = shape_of(head) if wanted.format == AUTO else SHAPES[wanted.format]
+        return mapped_format(wanted.mapping, shape, header=wanted.header)
+    if wanted.format in SHAPES or not wanted.header:
+        raise ImportRefused("say with --map which columns are what")
+    return FORMATS[detect(head) if wanted.format == AUTO else wanted.format]
+
+
+@dataclass(frozen=True)
+class Donor:
+    donors: Donors
+    name: str
+    document: dict[str, Any]
+
+
+def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -> Donor:
+    """The donor set: a file of real text in a format that is known, such as the rows.jsonl of an import."""
+    log = Log(path.name, problems, refuse=wanted.refuse)
+    asked = Wanted(path, line_limit=wanted.line_limit)
+    reading = Reading(asked, log, Gathered(Spool(file), payloads=True))
+    source = reading.read()
+    rows = reading.rows
+    if not rows.has_text:
+        raise ImportRefused(f"{path.name} holds no text to join{log.why()}")
+    rows.spool.flush()
+    names = list(rows.classes)
+    donors = Donors(
+        [names[at] for at in rows.class_of],
+        rows.tokens,
+        estimated=rows.estimated,
+        seed=wanted.seed,
+        payload=rows.spool.read,
+    )
+    document = {**source, "format": reading.format, "rows": len(rows.spool), "skipped": log.skipped}
+    return Donor(donors, path.name, document)
+
+
+LENGTHS_ALONE = (
+    "This set holds lengths and no text. How many draft tokens are accepted depends on the text, so nothing measured "
+    "with it says anything about acceptance. Give it text with --donor."
+)
+
+
+def described(reading: Reading, ordered: Ordered, donor: Donor | None) -> dict[str, Any]:
+    wanted, rows = reading.wanted, reading.rows
+    usable = bool(rows.has_text) or donor is not None
+    return {
+        **ordered.statistics(),
+        "format": reading.format,
+        "label": label(rows, donor),
+        "needs_arrival_process": ordered.needs_arrival_process,
+        "acceptance": {"usable": usable, "why": None if usable else LENGTHS_ALONE},
+        "skipped": reading.log.skipped,
+        "unread_fields": dict(sorted(reading.unread.items())),
+        "mapping": [f"{source}={target}" for source, target in wanted.mapping],
+        "class": wanted.rules.class_,
+        "context": {"max": wanted.rules.max_context, "prompt_tokens": ESTIMATE if rows.estimated else COUNTED},
+        "output_limit": {"default": wanted.rules.max_tokens, "rows": len(rows.spool) - rows.limits_given},
+        "times": {
+            "zone": None if rows.zoned is None else "given" if rows.zoned else "none",
+            "unsorted_rows": ordered.unsorted_rows,
+            "repeated": ordered.repeated_times,
+        },
+        "join": None if donor is None else {**donor.donors.document(), "donor": donor.document},
+    }
+
+
+def label(rows: Gathered, donor: Donor | None) -> str:
+    if donor is not None:
+        return f"text joined from {donor.name}"
+    return "real text" if rows.has_text else "lengths without text"
+
+
+def write(path: Path, content: Iterable[bytes]) -> str:
+    """All of the content, on the disk; gives its digest."""
+    hashed = sha256()
+    with path.open("wb") as sink:
+        for piece in content:
+            hashed.update(piece)
+            sink.write(piece)
+        sync(sink)
+    return hashed.hexdigest()
+
+
+def sync(sink: BinaryIO) -> None:
+    sink.flush()
+    os.fsync(sink.fileno())
