@@ -4,7 +4,7 @@ Paths are not part of it (a checkpoint is the same wherever it lies), and neithe
 ``INSTRUMENTATION``, the stated list of engine arguments that stand outside the digest.
 """
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
@@ -27,7 +27,7 @@ INSTRUMENTATION = (
 
 
 class Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Runtime(Frozen):
@@ -45,30 +45,34 @@ class Checkpoint(Frozen):
 class Hardware(Frozen):
     pool: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$", description="the worker queue is engine.<pool>")
     accelerator: str = Field(description="'cpu' or the accelerator's product name")
-    count: int = Field(1, ge=1)
+    count: int = Field(1, ge=1, le=1_024)
 
 
 class EngineArguments(Frozen):
     """The allow-list of engine arguments; each becomes ``--name value`` and never a piece of a shell line."""
 
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
-    max_model_len: int = Field(2048, ge=64)
-    max_num_seqs: int = Field(16, ge=1)
-    max_num_batched_tokens: int | None = Field(None, ge=64)
-    block_size: int | None = Field(None, ge=1)
+    max_model_len: int = Field(2048, ge=64, le=100_000_000)
+    max_num_seqs: int = Field(16, ge=1, le=100_000)
+    max_num_batched_tokens: int | None = Field(None, ge=64, le=100_000_000)
+    block_size: int | None = Field(None, ge=1, le=100_000)
     enforce_eager: bool = False
     enable_prefix_caching: bool = True
     gpu_memory_utilization: float | None = Field(None, gt=0, le=1)
-    tensor_parallel_size: int = Field(1, ge=1)
-    data_parallel_size: int = Field(1, ge=1)
-    seed: int = 0
+    tensor_parallel_size: int = Field(1, ge=1, le=1_024)
+    data_parallel_size: int = Field(1, ge=1, le=1_024)
+    # The engine seeds several generators with it, and the narrowest takes 32 bits.
+    seed: int = Field(0, ge=0, lt=2**32)
 
 
 class EngineEnvironment(Frozen):
     """The allow-list of environment variables that may reach the engine."""
 
-    VLLM_CPU_KVCACHE_SPACE: int | None = Field(None, ge=1, description="GiB of KV cache on a CPU")
+    VLLM_CPU_KVCACHE_SPACE: int | None = Field(None, ge=1, le=100_000, description="GiB of KV cache on a CPU")
     VLLM_CPU_OMP_THREADS_BIND: str | None = Field(None, pattern=r"^(auto|nobind|[0-9,\-|]+)$")
+
+
+Step = Annotated[int, Field(ge=0, le=100_000)]
 
 
 class Speculative(Frozen):
@@ -76,10 +80,10 @@ class Speculative(Frozen):
 
     method: Literal["ngram", "suffix", "draft_model", "eagle", "eagle3", "mtp", "medusa", "dflash", "dspark"]
     num_speculative_tokens: int = Field(ge=1, le=64)
-    prompt_lookup_min: int | None = Field(None, ge=1)
-    prompt_lookup_max: int | None = Field(None, ge=1)
+    prompt_lookup_min: int | None = Field(None, ge=1, le=100_000)
+    prompt_lookup_max: int | None = Field(None, ge=1, le=100_000)
     drafter: Checkpoint | None = None
-    num_speculative_tokens_per_batch_size: tuple[tuple[int, int, int], ...] | None = None
+    num_speculative_tokens_per_batch_size: tuple[tuple[Step, Step, Step], ...] | None = Field(None, max_length=100)
 
     @model_validator(mode="after")
     def lookup_in_order(self) -> "Speculative":

@@ -21,7 +21,7 @@ from decisions.selectors import briefs as selectors
 from decisions.selectors.events import events_of_revision
 from decisions.selectors.pictures import forests, heat_map, held_out_pictures
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
-from decisions.selectors.runs import trial_rows
+from decisions.selectors.runs import DECIDED, trial_rows
 from decisions.services.people import person
 from loadtests.models import Campaign
 
@@ -38,15 +38,18 @@ EVENTS_A_PAGE = 100
 def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]:
     """What every tab shows: the heading, the tabs, and the progress while the brief measures."""
     campaigns = campaigns_of(revision)
+    revisions = selectors.revisions_of(revision.brief_id)
+    may_write = may_write_brief(person(account)) is None
     context: dict[str, Any] = {
         "revision": revision,
         "brief": revision.brief,
         "route": revision.brief.route,
         "service": revision.brief.route.service,
-        "revisions": selectors.revisions_of(revision.brief_id),
+        "revisions": revisions,
         "tabs": [{"name": name, "label": label, "here": name == tab} for name, label in TABS],
         "campaigns": campaigns,
-        "may_write": may_write_brief(person(account)) is None,
+        "may_write": may_write,
+        "may_revise": may_write and revision.state in DECIDED and revisions[0].number == revision.number,
         "may_start": may_start(person(account)) is None,
     }
     try:

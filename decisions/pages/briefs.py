@@ -72,6 +72,9 @@ def edit(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request, may_write_brief)
     revision = get_object_or_404(selectors.revision_for_page(), brief=brief, number=number)
     route = revision.brief.route
+    if request.method == "GET" and revision.state != "draft":
+        messages.error(request, "Only a draft can be edited. A change to this revision makes a new revision.")
+        return redirect("brief", brief, number)
     if request.method == "GET":
         return writing(request, [route], route, source=revision.source, revision=revision)
     source = request.POST.get("source", "")

@@ -18,6 +18,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
         "inbox.html",
         {
             "roles": sorted(person.group_names),
+            "roles_shown": sorted(person.group_names - {person.get_full_name() or person.username}),
             "waiting": selectors.waiting_for(person),
             "running": selectors.running_briefs(),
             "releases": selectors.in_force(now),

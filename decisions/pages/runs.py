@@ -8,6 +8,7 @@ from django_htmx.http import HttpResponseClientRefresh
 
 from decisions.models import Account
 from decisions.pages.access import require
+from decisions.pages.boot_facts import engine_facts, trial_checks
 from decisions.rules.who_may import may_declare_fault
 from decisions.selectors import runs as selectors
 from decisions.services.declare_fault import declare_fault
@@ -55,7 +56,7 @@ def boot_live(request: HttpRequest, pk: int) -> HttpResponse:
     if not is_live(found):
         # The page around this part has changed with it: facts, digests, forms.
         return HttpResponseClientRefresh()
-    return render(request, "runs/boot_live.html", {"boot": found, "rows": selectors.trial_rows(found), "live": True})
+    return render(request, "runs/boot_live.html", {"boot": found, "live": True, **trials_of(found)})
 
 
 @require_POST
@@ -90,6 +91,12 @@ def records(request: HttpRequest, pk: int) -> HttpResponse:
     return response
 
 
+def trials_of(boot: Boot) -> dict[str, object]:
+    rows = selectors.trial_rows(boot)
+    sealed = selectors.is_sealed(boot, selectors.revision_of(boot))
+    return {"rows": rows, "checks": trial_checks(rows, boot.configuration.digest, sealed=sealed)}
+
+
 def is_live(boot: Boot) -> bool:
     return boot.state in (Boot.State.WAITING, Boot.State.RUNNING)
 
@@ -104,7 +111,8 @@ def render_boot(
         "boot": boot,
         "campaign": boot.campaign,
         "revision": revision,
-        "rows": selectors.trial_rows(boot),
+        **trials_of(boot),
+        "facts": engine_facts(boot.facts),
         "live": is_live(boot),
         "sealed": sealed,
         "downloadable": {trial.pk for trial in boot.trials.all() if selectors.may_download(trial, revision)},

@@ -1,14 +1,17 @@
+from typing import Any
+
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_GET, require_http_methods
 
-from decisions.models import Account, Route
+from decisions.models import Account, Release, Route
 from decisions.pages.access import require
 from decisions.rules.who_may import Relation, may_revoke
 from decisions.selectors import services as selectors
+from decisions.selectors.pictures import in_order
 from decisions.services.people import owners, person
 from decisions.services.refused import Refused
 from decisions.services.revoke_release import revoke_release
@@ -38,19 +41,50 @@ def route(request: HttpRequest, slug: str, route: str) -> HttpResponse:
     return render_route(request, get_object_or_404(selectors.route_of(slug, route)), account)
 
 
-@require_POST
+def key_of(text: str) -> int:
+    """A row's number as a form sends it; 18 digits are the most that every key can hold."""
+    if not text.isdecimal() or len(text) > 18:
+        raise Http404("there is no such release")
+    return int(text)
+
+
+@require_http_methods(["GET", "POST"])
 @login_required
 def revoke(request: HttpRequest, slug: str, route: str) -> HttpResponse:
     account = require(request)
     found = get_object_or_404(selectors.route_of(slug, route))
-    release = get_object_or_404(found.releases.in_force(timezone.now()), pk=request.POST.get("release", 0))
+    if request.method == "GET":
+        return redirect("route", slug, route)
+    release = get_object_or_404(found.releases, pk=key_of(request.POST.get("release", "")))
+    if not in_force(release):
+        return too_late(request, found)
     reason = request.POST.get("reason", "")
     try:
         revoke_release(release=release, by=account, password=request.POST.get("password", ""), reason=reason)
     except Refused as refusal:
+        if not in_force(release):
+            return too_late(request, found)
         return render_route(request, found, account, refusal=str(refusal), reason=reason, status=422)
     messages.success(request, f"Revoked. {found} answers with the baseline from now on.")
     return redirect("route", slug, route)
+
+
+def in_force(release: Release) -> bool:
+    return Release.objects.in_force(timezone.now()).filter(pk=release.pk).exists()
+
+
+def too_late(request: HttpRequest, route: Route) -> HttpResponse:
+    """Someone was faster, or the release expired or was replaced while the page stood open."""
+    if route.releases.in_force(timezone.now()).exists():
+        messages.error(request, "That release is no longer in force: another one is. Read it before you revoke it.")
+    else:
+        messages.info(request, "Nothing is in force: the baseline already answers.")
+    return redirect("route", route.service.slug, route.slug)
+
+
+def range_shown(release: Release) -> list[dict[str, Any]]:
+    levels = [level.name for level in release.revision.document.levels]
+    return in_order(release.tested_range.get("levels", []), levels)
 
 
 def render_route(
@@ -59,9 +93,11 @@ def render_route(
     now = timezone.now()
     releases = selectors.releases_of(route)
     listed = [(release, selectors.release_state(release, now)) for release in releases]
+    found = next((release for release, state in listed if state == "in-force"), None)
     context = {
         "route": route,
-        "in_force": next((release for release, state in listed if state == "in-force"), None),
+        "in_force": found,
+        "tested_range": range_shown(found) if found else [],
         "releases": listed,
         "briefs": route.briefs.order_by("-pk")[:10],
         "why_not_revoke": may_revoke(person(account), Relation(service_owners=owners(route.service))),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from django.contrib import messages
@@ -14,22 +13,15 @@ from django.views.decorators.http import require_GET, require_POST
 from decisions.models import Account, BriefRevision, Signature, Verdict
 from decisions.pages.access import require
 from decisions.pages.brief_tabs import frame, revision_or_404
+from decisions.pages.gates import NOTHING_TO_SIGN, broken_checks, gates
 from decisions.pages.rows import requirement_row
 from decisions.rules.states import approval_refusal
 from decisions.rules.who_may import may_sign
-from decisions.selectors.briefs import held_out_used_before
-from decisions.selectors.pictures import HeldOutPictures, held_out_pictures
+from decisions.selectors.pictures import heat_map, held_out_pictures
 from decisions.services.people import person, relation
 from decisions.services.refused import Refused
 from decisions.services.sign_decision import sign_decision, statement_to_sign
 from loadtests.canonical import digest
-
-
-@dataclass(frozen=True)
-class Gate:
-    # yes, no or open
-    state: str
-    words: str
 
 
 @require_GET
@@ -102,16 +94,20 @@ def render_sign_off(
     shown = verdict.document
     pictures = held_out_pictures(verdict)
     written = form or {"meaning": "", "reason": ""}
+    signatures = list(revision.signatures.select_related("verdict", "release__route__service"))
+    tuned = (revision.nomination or {}).get("rows", [])
     context |= {
         "judged": shown,
         "pictures": pictures,
+        "heat_map": None if pictures.completion or pictures.missing else heat_map(tuned, context["levels"]),
+        "broke": broken_checks(shown["validity"]),
         "outcome": [requirement_row(row) for row in shown["outcome"] if row["role"] != "reported"],
         "reported": [requirement_row(row) for row in shown["outcome"] if row["role"] == "reported"],
         "guardrails": [requirement_row(row) for row in shown["guardrails"]],
         "fallback": [row for row in shown["fallback"] if row["class"] == "all"],
         "planned": sum(row["planned"] for row in shown["levels"] if row["class"] == "all"),
-        "gates": gates(revision, shown, pictures),
-        "signatures": revision.signatures.select_related("verdict").all(),
+        "gates": gates(revision, shown, signatures),
+        "signatures": signatures,
         "form": written,
         "meanings": meanings(shown),
         "why_not_sign": why_not_sign(revision, account),
@@ -132,37 +128,5 @@ def meanings(shown: dict[str, Any]) -> list[dict[str, str]]:
 
 def why_not_sign(revision: BriefRevision, account: Account) -> str | None:
     if revision.state != "in-review":
-        return f"This revision is {revision.state.replace('-', ' ')}: there is nothing to sign."
+        return NOTHING_TO_SIGN.get(revision.state, "There is nothing to sign yet.")
     return may_sign(person(account), relation(revision))
-
-
-def gates(revision: BriefRevision, shown: dict[str, Any], pictures: HeldOutPictures) -> list[Gate]:
-    checks = shown["validity"]
-    passed = sum(check["ok"] is True for check in checks)
-    broken = any(check["ok"] is False for check in checks)
-    used = held_out_used_before(revision)
-    signed = revision.signatures.count()
-    return [
-        Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
-        Gate("open" if used else "yes", used_words(used)),
-        Gate(
-            "no" if broken else "yes" if passed == len(checks) else "open", f"{passed} of {len(checks)} validity checks"
-        ),
-        Gate(three(shown["noise_floor"]["ok"]), "Noise floor below the improvement asked for"),
-        Gate("yes" if shown["fallback"] else "no", "Fallback tested at peak"),
-        Gate(
-            "yes" if shown["evidence_class"] == "measured" else "no",
-            f"Evidence is {shown['evidence_class'] or 'missing'}",
-        ),
-        Gate("open" if not signed else "yes", f"Signature {min(signed, 1)} of 1"),
-    ]
-
-
-def used_words(used: int) -> str:
-    if not used:
-        return "Held-out traffic unseen before"
-    return f"Held-out part was read before, for {used} other brief{'' if used == 1 else 's'}"
-
-
-def three(ok: bool | None) -> str:
-    return "open" if ok is None else "yes" if ok else "no"

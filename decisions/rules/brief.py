@@ -1,9 +1,11 @@
 """The acceptance brief as a document: what will be decided, by which rule, frozen before any tuning."""
 
-from typing import Any, Literal
+from collections.abc import Iterator
+from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from yaml.constructor import ConstructorError
 
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import Configuration, Speculative, foreign_difference
@@ -15,15 +17,37 @@ GuardrailMetric = Literal[
 ]
 
 
+LONGEST_SOURCE = 200_000  # bytes
+MOST_PROBLEMS = 50
+LONGEST_PROBLEM = 500  # characters
+MOST_CANDIDATES = 50
+MOST_KEYS_MERGED = 200
+MOST_REQUESTS = 10_000_000  # in one arm's held-out trials, to plan which takes seconds
+LARGEST_WHOLE = 2**53 - 1  # RFC 8785 takes no larger whole number
+# What PyYAML and the canonical form raise for words that aren't what they claim to be.
+SLIPS = (ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError)
+RESERVED_NAMES = frozenset({"baseline", "control", "candidate", "none"})
+
+
+def not_reserved(name: str) -> str:
+    if name in RESERVED_NAMES:
+        raise ValueError(f"the name {name} means something else in every run: choose another")
+    return name
+
+
+CandidateName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60), AfterValidator(not_reserved)]
+ClassName = Annotated[str, Field(min_length=1, max_length=60)]
+
+
 class Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Cell(Frozen):
     """Where something must be shown: a load level and a request class (or all of them)."""
 
     level: str
-    class_: str = Field("all", alias="class")
+    class_: ClassName = Field("all", alias="class")
 
     @property
     def label(self) -> str:
@@ -40,7 +64,7 @@ class Outcome(Frozen):
 
     metric: Metric
     quantile: float | None = Field(None, gt=0, lt=1)
-    improve_in: tuple[Cell, ...] = Field(min_length=1)
+    improve_in: tuple[Cell, ...] = Field(min_length=1, max_length=50)
     minimum_improvement: float = Field(gt=0, lt=1)
     non_inferiority_margin: float = Field(gt=0, lt=1)
 
@@ -60,11 +84,11 @@ class Guardrail(Frozen):
     1 − ``limit``); for shares the difference candidate − baseline stays at or below ``limit``.
     """
 
-    id: str = Field(pattern=r"^[a-z][a-z0-9-]*$")
+    id: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=60)
     metric: GuardrailMetric
     kind: Literal["absolute", "relative"]
     cell: Cell
-    limit: float = Field(ge=0)
+    limit: float = Field(ge=0, le=86_400)
     quantile: float | None = Field(None, gt=0, lt=1)
 
     @model_validator(mode="after")
@@ -74,18 +98,35 @@ class Guardrail(Frozen):
             raise ValueError(f"guardrail {self.id}: quantile belongs to the *_quantile metrics, and they need it")
         if self.metric == "kv_cache_tokens" and self.kind == "absolute":
             raise ValueError(f"guardrail {self.id}: kv_cache_tokens is relative to the baseline")
+        if self.metric == "kv_cache_tokens" and self.cell.class_ != "all":
+            raise ValueError(f"guardrail {self.id}: kv_cache_tokens is the whole engine's: leave its class out")
+        return self
+
+    @model_validator(mode="after")
+    def limit_is_a_share(self) -> "Guardrail":
+        """Only an absolute limit on a quantile is in seconds: every other one is a share of 1."""
+        if self.kind == "absolute" and self.quantile is not None:
+            return self
+        if self.limit >= 1:
+            raise ValueError(f"guardrail {self.id}: limit {self.limit:g} is no share below 1: 0.05 is 5 %")
+        if self.kind == "absolute" and self.limit == 0:
+            raise ValueError(
+                f"guardrail {self.id}: limit must be above 0: that none will ever be counted can't be shown"
+            )
         return self
 
 
 class Rule(Frozen):
     """The decision rule: how much evidence, at which confidence, drawn from which seed."""
 
-    confidence: float = Field(0.95, gt=0.5, lt=1)
-    pairs: int = Field(4, ge=4)
-    noise_floor_pairs: int = Field(4, ge=4)
+    confidence: float = Field(0.95, gt=0.5, le=0.9999)
+    pairs: int = Field(4, ge=4, le=200)
+    noise_floor_pairs: int = Field(4, ge=4, le=200)
     looks: Literal[1] = 1
-    seed: int = Field(ge=0)
-    max_client_lag_ms: float = Field(50, gt=0, description="limit on the 99th percentile of the client's own lag")
+    seed: int = Field(ge=0, le=LARGEST_WHOLE)
+    max_client_lag_ms: float = Field(
+        50, gt=0, le=60_000, description="limit on the 99th percentile of the client's own lag"
+    )
     max_reattempts: int = Field(1, ge=0, le=5, description="whole pairs that a proven fault of ours may repeat")
     # "best-in-improve-cells" nominates nobody where tuning shows no candidate better than no speculation;
     # "best-candidate" sends the best one to held-out traffic all the same, where tuning is too short to rule it out.
@@ -104,7 +145,7 @@ class Rule(Frozen):
 
 
 class Candidate(Frozen):
-    name: str = Field(pattern=r"^[a-z0-9][a-z0-9-]*$")
+    name: CandidateName
     speculative: Speculative
 
 
@@ -126,15 +167,17 @@ class Brief(Frozen):
     population: str = Field(min_length=10, description="which requests the answer is about")
     decision_owner: str
     baseline: Configuration
-    candidates: tuple[Candidate, ...] = Field(min_length=1)
+    candidates: tuple[Candidate, ...] = Field(min_length=1, max_length=MOST_CANDIDATES)
     traffic: Traffic
-    levels: tuple[Level, ...] = Field(min_length=1)
+    levels: tuple[Level, ...] = Field(min_length=1, max_length=12)
     peak: str = Field(description="the level at which the fallback must be shown")
-    deadlines: dict[str, Deadline] = Field(min_length=1, description="per class; 'default' for the others")
+    deadlines: dict[ClassName, Deadline] = Field(
+        min_length=1, max_length=200, description="per class; 'default' for the others"
+    )
     outcome: Outcome
-    guardrails: tuple[Guardrail, ...]
+    guardrails: tuple[Guardrail, ...] = Field(max_length=50)
     rule: Rule
-    budget_engine_minutes: float = Field(gt=0)
+    budget_engine_minutes: float = Field(gt=0, le=1_000_000)
     release_days: int = Field(90, ge=1, le=730)
     fallback_plan: str = Field(min_length=10, description="what happens when speculation is switched off at peak")
     note: str = ""
@@ -148,6 +191,9 @@ class Brief(Frozen):
         for wanted in {cell.level for cell in cells} | {self.peak}:
             if wanted not in names:
                 raise ValueError(f"level {wanted!r} is used but not among the levels: {', '.join(names)}")
+        planned = self.rule.pairs * sum((level.arrival.rate or 0) * level.duration_s for level in self.levels)
+        if planned > MOST_REQUESTS:
+            raise ValueError(f"the levels and pairs plan {planned:,.0f} requests, more than {MOST_REQUESTS:,}")
         if self.baseline.speculative is not None:
             raise ValueError("the baseline must have no speculative setting")
         if len({one.name for one in self.candidates}) != len(self.candidates):
@@ -182,39 +228,102 @@ class BadBrief(ValueError):
     """A brief that can't be used; ``problems`` has one sentence per field."""
 
     def __init__(self, problems: list[str]) -> None:
-        super().__init__("; ".join(problems))
-        self.problems = problems
+        more = len(problems) - MOST_PROBLEMS
+        shown = [printable(problem) for problem in problems[:MOST_PROBLEMS]]
+        self.problems = [*shown, f"and {more:,} problems more"] if more > 0 else shown
+        super().__init__("; ".join(self.problems))
+
+
+def printable(problem: str) -> str:
+    """A problem may quote the brief's own words, which may be no text that a page or a database takes."""
+    text = problem.encode("utf-8", "backslashreplace").decode().replace("\0", "\\0")
+    return text if len(text) <= LONGEST_PROBLEM else f"{text[:LONGEST_PROBLEM]}…"
 
 
 def explain(error: ValidationError) -> list[str]:
     return [
         f"{'.'.join(str(part) for part in one['loc']) or 'brief'}: {one['msg'].removeprefix('Value error, ')}"
-        for one in error.errors()
+        for one in error.errors(include_url=False, include_context=False, include_input=False)
     ]
 
 
 def parse_brief(document: Any) -> Brief:
     try:
-        return Brief.model_validate(document)
+        brief = Brief.model_validate(document)
+        texts = list(texts_of(brief.model_dump(mode="json", by_alias=True)))
+        # What has no canonical form can't be frozen: better said here than at the freeze.
+        brief.content  # noqa: B018 - computed for what it raises
     except ValidationError as error:
         raise BadBrief(explain(error)) from None
+    except SLIPS as error:
+        raise BadBrief([f"brief: it has no canonical form: {error}"]) from None
+    problems = [f"{path}: the character NUL can't be kept" for path, text in texts if "\0" in text]
+    if problems:
+        raise BadBrief(problems)
+    return brief
+
+
+def texts_of(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
+    """Every text in a document, keys too, with the dotted name of where it stands."""
+    if isinstance(document, str):
+        yield path, document
+    named = (
+        document.items() if isinstance(document, dict) else enumerate(document) if isinstance(document, list) else ()
+    )
+    for name, value in named:
+        inner = f"{path}.{name}".lstrip(".")
+        yield inner, str(name)
+        yield from texts_of(value, inner)
+
+
+class Loader(yaml.SafeLoader):
+    """Says which words can't be read, and where; PyYAML alone fails on them with whatever Python raises."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
+        try:
+            return super().construct_object(node, deep=deep)
+        except SLIPS as error:
+            words = repr(node.value)[:60]
+            kind = node.tag.rsplit(":", 1)[-1]
+            raise ConstructorError(None, None, f"{words} can't be read as {kind}", node.start_mark) from error
+
+    def flatten_mapping(self, node: yaml.MappingNode) -> None:
+        """Merges within merges grow without bound."""
+        for key, value in node.value:
+            if key.tag == "tag:yaml.org,2002:merge" and isinstance(value, yaml.SequenceNode):
+                raise ConstructorError(None, None, "merge one mapping at a time, not a list", key.start_mark)
+        super().flatten_mapping(node)
+        if len(node.value) > MOST_KEYS_MERGED:
+            raise ConstructorError(None, None, f"more than {MOST_KEYS_MERGED} keys in one mapping", node.start_mark)
 
 
 def read_brief(text: str) -> Brief:
     """A brief from YAML or JSON text (JSON is YAML). A candidate may also be written as a whole ``configuration``:
     it is then held against the baseline, and any difference besides the speculative setting is refused."""
-    try:
-        document = yaml.safe_load(text)
-    except (yaml.YAMLError, RecursionError) as error:
-        raise BadBrief([f"not YAML: {error}"]) from None
+    if len(text.encode("utf-8", "surrogatepass")) > LONGEST_SOURCE:
+        raise BadBrief([f"the brief is longer than {LONGEST_SOURCE // 1000} kB"])
+    document = read_yaml(text)
     if not isinstance(document, dict):
         raise BadBrief(["a brief is a mapping of fields"])
     return parse_brief(reduce_candidates(document))
 
 
+def read_yaml(text: str) -> Any:
+    try:
+        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark
+        where = f" in line {mark.line + 1}" if mark else ""
+        raise BadBrief([f"not YAML{where}: {error.problem or error}"]) from None
+    except RecursionError:
+        raise BadBrief(["not YAML: nested too deeply"]) from None
+    except (yaml.YAMLError, *SLIPS) as error:
+        raise BadBrief([f"not YAML: {error}"]) from None
+
+
 def reduce_candidates(document: dict[str, Any]) -> dict[str, Any]:
     candidates = document.get("candidates")
-    if not isinstance(candidates, list):
+    if not isinstance(candidates, list) or len(candidates) > MOST_CANDIDATES:
         return document
     return document | {"candidates": [reduce_candidate(one, document.get("baseline")) for one in candidates]}
 
@@ -229,7 +338,8 @@ def reduce_candidate(candidate: Any, baseline: Any) -> Any:
         raise BadBrief(explain(error)) from None
     foreign = foreign_difference(base, whole)
     if foreign:
-        raise BadBrief([refusal(str(candidate.get("name", "?")), foreign)])
+        name = candidate.get("name")
+        raise BadBrief([refusal(name if isinstance(name, str) else "?", foreign)])
     rest = {key: value for key, value in candidate.items() if key != "configuration"}
     return rest | {"speculative": whole.speculative.model_dump(mode="json") if whole.speculative else None}
 

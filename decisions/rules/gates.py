@@ -21,7 +21,7 @@ from decisions.rules.measures import (
 from decisions.rules.wording import at, change, quantity, share
 from loadtests.statistics.effects import pairs_to_bound
 from loadtests.statistics.multiplicity import holm
-from loadtests.statistics.shares import ShareLimit, requests_needed, share_limit
+from loadtests.statistics.shares import MOST_REQUESTS, ShareLimit, requests_needed, share_limit
 
 Role = Literal["improve", "non-inferior", "reported", "guardrail"]
 PairsAt = Mapping[str, Sequence[Pair]]
@@ -213,7 +213,9 @@ def absolute_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
     result = share_limit([over for over, _ in counts], [of for _, of in counts], limit=limit, alpha=brief.rule.alpha)
     fields |= share_fields(result)
     shown = state(result.p_holds, result.p_broken, brief.rule.alpha)
-    return Row(fields, "guardrail", shown, result.p_broken, absolute_settles(measure, rail, result, brief))
+    # A broken row may still become open after Holm's correction: it needs its sentence too.
+    settles = "" if shown == "shown" else absolute_settles(measure, rail, result, brief)
+    return Row(fields, "guardrail", shown, result.p_broken, settles)
 
 
 def absolute_fields(brief: Brief, rail: Guardrail, measure: Measure, pairs: Sequence[Pair]) -> dict[str, Any]:
@@ -272,7 +274,11 @@ def absolute_settles(measure: Measure, rail: Guardrail, result: ShareLimit, brie
     shares = f"{result.counted:,} of {result.requests:,} requests are over the limit"
     if result.counted >= result.limit * result.requests:
         return f"Fewer requests over the limit for {name}: {shares}, and at most {share(result.limit)} may be."
-    needed = requests_needed(1 - result.limit, confidence=brief.rule.confidence, late=result.counted)
+    try:
+        needed = requests_needed(1 - result.limit, confidence=brief.rule.confidence, late=result.counted)
+    except ValueError:
+        tight = f"at most {100 * result.limit:g} % takes more than {MOST_REQUESTS:,} requests to show"
+        return f"A revision with a wider limit for {name}: {tight}."
     if needed > result.requests:
         return f"At least {needed:,} requests for {name}, with no more over the limit: {shares}."
     return f"More boots for {name}: {shares}, but too unevenly over the boots to vouch for the next one."

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import Prefetch, Q, QuerySet
+from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 
 from decisions.models import Account, BriefRevision, Release, Signature, Verdict
 from decisions.rules.brief import BadBrief
@@ -30,7 +30,7 @@ class Running:
 
 
 def revisions() -> QuerySet[BriefRevision]:
-    return BriefRevision.objects.select_related("brief__route__service", "author").defer("source", "content")
+    return BriefRevision.objects.select_related("brief__route__service", "author").defer("source")
 
 
 def to_sign(account: Account) -> QuerySet[BriefRevision]:
@@ -50,10 +50,10 @@ def to_work_on(account: Account) -> QuerySet[BriefRevision]:
     """An engineer's drafts, frozen briefs not yet started, halted runs and requests for changes without an answer."""
     if "engineer" not in account.group_names:
         return BriefRevision.objects.none()
-    newer = BriefRevision.objects.filter(state="draft").values("brief_id")
+    newer = BriefRevision.objects.filter(brief=OuterRef("brief_id"), number__gt=OuterRef("number"))
     mine = Q(author=account) | Q(editors=account) | Q(run_starters=account)
     wanted = Q(state__in=["draft", "frozen"]) | Q(state="measuring") & ~Q(halted="")
-    asked = Q(state="changes-requested") & ~Q(brief_id__in=newer)
+    asked = Q(state="changes-requested") & ~Exists(newer)
     return revisions().filter(mine, wanted | asked).distinct().order_by("-pk")
 
 
@@ -112,7 +112,7 @@ def in_force(now: datetime) -> list[Release]:
 
 def recent_decisions(count: int = 10) -> list[Signature]:
     return list(
-        Signature.objects.select_related("revision__brief__route__service", "verdict")
-        .defer("statement", "verdict__content", "revision__source", "revision__content")
+        Signature.objects.select_related("revision__brief__route__service", "verdict", "release__route__service")
+        .defer("statement", "verdict__content", "revision__source")
         .order_by("-pk")[:count]
     )

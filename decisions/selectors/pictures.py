@@ -113,8 +113,13 @@ def drawn_from_evidence(digest: str) -> HeldOutPictures:
     return HeldOutPictures(
         [LevelPicture(level.name, arrivals_words(level), ecdf(brief, trials, level)) for level in levels],
         attainment_by_level([attained(brief, trials, level.name) for level in levels]) if levels else None,
-        tested_range(trials)["levels"],
+        in_order(tested_range(trials)["levels"], [level.name for level in brief.levels]),
     )
+
+
+def in_order(ranges: Sequence[dict[str, Any]], levels: Sequence[str]) -> list[dict[str, Any]]:
+    """The tested range in the brief's order of levels; it is stored by name."""
+    return sorted(ranges, key=lambda one: levels.index(one["level"]) if one["level"] in levels else len(levels))
 
 
 def arms_at(trials: Sequence[TrialEvidence], level: str) -> set[str]:

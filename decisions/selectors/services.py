@@ -32,8 +32,8 @@ def decisions_of_service(service: Service) -> list[Signature]:
 
 
 def decisions() -> QuerySet[Signature]:
-    return Signature.objects.select_related("revision__brief__route", "verdict").defer(
-        "statement", "verdict__content", "revision__source", "revision__content"
+    return Signature.objects.select_related("revision__brief__route", "verdict", "release__route__service").defer(
+        "statement", "verdict__content", "revision__source"
     )
 
 

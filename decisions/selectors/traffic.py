@@ -29,7 +29,5 @@ def class_shares(statistics: dict[str, object]) -> list[ClassShare]:
 
 def briefs_on(traffic_set: TrafficSet) -> list[BriefRevision]:
     return list(
-        traffic_set.revisions.select_related("brief__route__service")
-        .defer("source", "content")
-        .order_by("-brief_id", "-number")
+        traffic_set.revisions.select_related("brief__route__service").defer("source").order_by("-brief_id", "-number")
     )

@@ -1,20 +1,25 @@
 """How the pages write numbers, times, digests and states: a unit on every number, a word beside every colour."""
 
 import json
+import math
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
 
 from django import template
 from django.urls import reverse
+from django.utils import timezone
 from django.utils.html import conditional_escape, format_html, json_script
 from django.utils.safestring import SafeString, mark_safe
 
+from decisions.models import Release
 from decisions.rules.brief import Guardrail, Outcome
 from decisions.rules.measures import measure_of
 from decisions.rules.nomination import EXPLORATORY
 from decisions.selectors.events import subject_link
+from decisions.selectors.runs import TrialRow
+from decisions.selectors.services import release_state
 from loadtests.traffic.levels import Arrival
 
 register = template.Library()
@@ -130,10 +135,15 @@ def digest_tag(value: str, prefix: str = "sha256:") -> SafeString | str:
     return format_html('<code title="{0}{1}">{0}{2}</code>', prefix, value, short(value)) if value else "–"
 
 
+def missing(value: Any) -> bool:
+    """No number: None, not finite, or the empty text that a template makes of a figure that was never taken."""
+    return value is None or value == "" or (isinstance(value, float) and not math.isfinite(value))
+
+
 @register.filter
 def number(value: Any) -> str:
     """Thousands apart, at most four significant decimals; a real minus sign."""
-    if value is None or value == "":
+    if missing(value):
         return "–"
     if not isinstance(value, int | float):
         return str(value)
@@ -146,19 +156,19 @@ def decimals(value: float) -> int:
 
 
 @register.filter
-def percent(share: float | None, digits: int = 1) -> str:
-    return "–" if share is None else f"{100 * share:.{digits}f}{NARROW}%".replace("-", MINUS)
+def percent(share: Any, digits: int = 1) -> str:
+    return "–" if missing(share) else f"{100 * share:.{digits}f}{NARROW}%".replace("-", MINUS)
 
 
 @register.filter
-def signed_percent(share: float | None) -> str:
-    return "–" if share is None else f"{100 * share:+.1f}{NARROW}%".replace("-", MINUS)
+def signed_percent(share: Any) -> str:
+    return "–" if missing(share) else f"{100 * share:+.1f}{NARROW}%".replace("-", MINUS)
 
 
 @register.filter
-def milliseconds(value: float | None) -> str:
+def milliseconds(value: Any) -> str:
     """Milliseconds as a person reads them: ms below a second, seconds above."""
-    if value is None:
+    if missing(value):
         return "–"
     if abs(value) < 10:
         return f"{value:.1f}{NARROW}ms"
@@ -166,14 +176,14 @@ def milliseconds(value: float | None) -> str:
 
 
 @register.filter
-def seconds(value: float | None) -> str:
-    return "–" if value is None else f"{value:g}{NARROW}s"
+def seconds(value: Any) -> str:
+    return "–" if missing(value) else f"{value:g}{NARROW}s"
 
 
 @register.filter
-def duration(value: float | None) -> str:
+def duration(value: Any) -> str:
     """Seconds as 45 s, 12 min, 1 h 20 min."""
-    if value is None:
+    if missing(value):
         return "–"
     if value < 90:
         return f"{value:.0f}{NARROW}s"
@@ -185,8 +195,8 @@ def duration(value: float | None) -> str:
 
 
 @register.filter
-def minutes(value: float | None) -> str:
-    return "–" if value is None else f"{value:.1f}{NARROW}min"
+def minutes(value: Any) -> str:
+    return "–" if missing(value) else f"{value:.1f}{NARROW}min"
 
 
 @register.filter
@@ -230,11 +240,47 @@ def json_block(value: Any) -> SafeString:
 
 
 @register.filter
-def span_of(spread: Mapping[str, float] | None) -> str:
+def even_spans(levels: Sequence[Mapping[str, Any]], field: str) -> list[str]:
+    """The ranges of one column, all with the decimals that the column's finest number needs."""
+    spreads = [level.get(field) for level in levels]
+    known = [value for spread in spreads if spread for value in spread.values() if not missing(value)]
+    digits = max((0 if value == int(value) else 2 for value in known), default=0)
+    return [span_of(spread, digits) for spread in spreads]
+
+
+@register.filter
+def span_of(spread: Mapping[str, float] | None, digits: int = 2) -> str:
     if not spread:
         return "–"
-    low, high = number(spread["from"]), number(spread["to"])
+    low, high = ("–" if missing(spread[end]) else f"{spread[end]:,.{digits}f}" for end in ("from", "to"))
     return low if low == high else f"{low} to {high}"
+
+
+@register.filter
+def at_index(values: Sequence[Any], index: int) -> Any:
+    return values[index] if index < len(values) else ""
+
+
+@register.filter
+def rate(value: Any) -> str:
+    """Tokens per second, every row with the same decimals."""
+    return "–" if missing(value) else f"{value:,.1f}{NARROW}tokens/s"
+
+
+@register.filter
+def all_over(rows: Sequence[TrialRow]) -> bool:
+    return bool(rows) and all(row.over for row in rows)
+
+
+@register.filter
+def release_word(release: Release) -> str:
+    return release_state(release, timezone.now())
+
+
+@register.filter
+def cut_path(path: str) -> SafeString:
+    """A path that may break after its slashes and nowhere else."""
+    return mark_safe(str(conditional_escape(path)).replace("/", "/<wbr>"))  # noqa: S308 - the path is escaped first
 
 
 @register.filter
@@ -253,25 +299,37 @@ def lower_first(text: str) -> str:
 
 
 @register.filter
-def two_sided(confidence: float) -> str:
+def two_sided(confidence: Any) -> str:
     """One-sided bounds at 95 % are shown as the 90 % interval they make together."""
-    return f"{100 * (2 * confidence - 1):.4g}{NARROW}%"
+    return "–" if missing(confidence) else f"{100 * (2 * confidence - 1):.4g}{NARROW}%"
 
 
 @register.filter
-def effect(share: float, scale: str) -> str:
+def effect(share: Any, scale: str) -> str:
+    if missing(share):
+        return "–"
     return f"{100 * share:.1f} points" if scale == "difference" else f"{100 * share:.1f}{NARROW}%"
 
 
-FIGURE = re.compile(r"(?<!to )(?<!for )(?<![\d.,+−])[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))(?! interval)")
+# Neither the far end of an interval ("+2.4 to +5.0") nor what was asked for.
+FIGURE = re.compile(r"(?<!\d to )(?<!for )(?<![\d.,+−])[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))(?! interval)")
 
 
 @register.filter
 def figures(sentence: str) -> SafeString:
     """A sentence with its figures and their units in bold and unbroken."""
     return mark_safe(  # noqa: S308 - the sentence is escaped first
-        FIGURE.sub(lambda found: f'<b class="nowrap">{found[0]}</b>', conditional_escape(sentence))
+        unbroken(FIGURE.sub(lambda found: f'<b class="nowrap">{found[0]}</b>', conditional_escape(sentence)))
     )
+
+
+UNIT_APART = re.compile(r"(?<=\d) (?=%|points\b|ms\b|s\b|min\b|tokens\b|requests/s)")
+
+
+@register.filter
+def unbroken(sentence: str) -> str:
+    """No line ends between a number and its unit."""
+    return UNIT_APART.sub("\u00a0", sentence)
 
 
 @register.filter

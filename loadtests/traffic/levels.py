@@ -11,11 +11,11 @@ class Arrival(BaseModel):
     """When requests leave. ``rate`` is requests per second; ``cv`` the coefficient of variation of the gaps of a
     gamma process (1 is Poisson, above 1 is bursty); ``time_scale`` squeezes (< 1) or stretches recorded times."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     process: Process
-    rate: float | None = Field(None, gt=0, allow_inf_nan=False)
-    cv: float | None = Field(None, gt=0, allow_inf_nan=False)
-    time_scale: float | None = Field(None, gt=0, allow_inf_nan=False)
+    rate: float | None = Field(None, ge=1e-6, le=100_000)
+    cv: float | None = Field(None, ge=0.01, le=100)
+    time_scale: float | None = Field(None, ge=1e-6, le=1e6)
 
     @model_validator(mode="after")
     def fits_the_process(self) -> "Arrival":
@@ -29,7 +29,7 @@ class Arrival(BaseModel):
 
 
 class Level(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     name: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=30)
     arrival: Arrival
     duration_s: float = Field(gt=0, le=86_400)
@@ -39,6 +39,6 @@ class Level(BaseModel):
 class Deadline(BaseModel):
     """Both counted from the planned arrival, in seconds."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True)
-    first_token_s: float = Field(gt=0)
-    completion_s: float = Field(gt=0)
+    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
+    first_token_s: float = Field(gt=0, le=86_400)
+    completion_s: float = Field(gt=0, le=86_400)

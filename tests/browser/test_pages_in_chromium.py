@@ -194,6 +194,25 @@ async def test_the_owner_reads_signs_and_falls_back(house: House, live_server: A
     assert (signature.meaning, release.revoked_by, watched.complaints) == ("approve", "owner", [])
 
 
+FOCUS = """() => {
+  const {top, bottom} = document.activeElement.getBoundingClientRect();
+  return [document.activeElement.id, 0 <= top && bottom <= innerHeight];
+}"""
+
+
+async def test_a_refusal_far_down_the_page_is_in_view_and_has_the_focus(house: House, live_server: Any) -> None:
+    async with chromium(live_server.url, width=390) as watched:
+        await watched.sign_in("owner")
+        await watched.open(tab(house.in_review, "brief-sign-off"))
+        await watched.tab.check("input[value=reject]")
+        await watched.tab.fill("#sign-reason", "The evidence settles nothing.")
+        await watched.tab.fill("#sign-password", "a guess")
+        await watched.tab.keyboard.press("Enter")
+        await watched.tab.wait_for_selector("#refused")
+        await watched.drawn()
+        assert await watched.tab.evaluate(FOCUS) == ["refused", True]
+
+
 async def test_a_running_boot_is_followed_by_keyboard_and_refreshes_itself(house: House, live_server: Any) -> None:
     async with chromium(live_server.url) as watched:
         await watched.sign_in("auditor")

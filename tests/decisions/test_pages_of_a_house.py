@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,12 +10,12 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import transaction
+from django.db import connection, transaction
 from django.test import Client, override_settings
 from django.urls import reverse
 
 from decisions.models import BriefRevision, Event, Release, Signature
-from decisions.selectors.pictures import drawn_from_evidence
+from decisions.selectors.pictures import HeldOutPictures, drawn_from_evidence
 from loadtests.models import Boot, Trial
 from tests.conftest import PASSWORD
 from tests.support.house import House, build_house
@@ -220,6 +221,8 @@ class TestSigning:
         assert "password is wrong" in text(response)
         assert REASON in text(response)
         assert "guess" not in text(response)
+        assert '<div id="refused" class="note note-bad" role="alert" tabindex="-1">' in text(response)
+        assert f'action="{tab(house.in_review, "brief-sign")}#refused"' in text(response)
         assert Event.objects.filter(kind="sign-refused").count() == 1
 
     @pytest.mark.parametrize("who", ["engineer", "superuser", "auditor"])
@@ -232,6 +235,80 @@ class TestSigning:
         assert response.status_code == 422
         assert Event.objects.get(kind="sign-refused").actor == who
         assert not Signature.objects.exists()
+
+
+class TestAskingForChanges:
+    @pytest.fixture
+    def sent_back(self, house: House, as_: Callable[[str], Client]) -> BriefRevision:
+        TestSigning().form(as_("owner"), house.in_review, meaning="request-changes")
+        house.in_review.refresh_from_db()
+        return house.in_review
+
+    def test_its_page_says_so_and_offers_the_engineer_a_new_revision(
+        self, sent_back: BriefRevision, as_: Callable[[str], Client]
+    ) -> None:
+        page = text(as_("engineer").get(tab(sent_back, "brief-sign-off")))
+        assert "Signed: changes requested" in page
+        assert "Changes were requested for this revision" in page
+        assert "New revision" in page
+        assert "New revision" not in text(as_("owner").get(tab(sent_back, "brief-sign-off")))
+
+    def test_it_waits_until_there_is_a_newer_revision_of_whatever_state(
+        self, sent_back: BriefRevision, as_: Callable[[str], Client]
+    ) -> None:
+        client = as_("engineer")
+        assert "Read and revise" in text(client.get("/"))
+        client.post(reverse("brief-act", args=[sent_back.brief_id, sent_back.number, "revise"]))
+        BriefRevision.objects.filter(brief=sent_back.brief_id, number=2).update(state="withdrawn")
+        assert "Read and revise" not in text(client.get("/"))
+
+    def test_what_is_no_draft_is_not_edited(self, sent_back: BriefRevision, as_: Callable[[str], Client]) -> None:
+        response = as_("engineer").get(tab(sent_back, "brief-edit"), follow=True)
+        assert response.redirect_chain == [(tab(sent_back), 302)]
+        assert "Only a draft can be edited" in text(response)
+
+
+def test_where_nobody_was_nominated_the_decision_shows_why_and_what_tuning_saw(
+    house: House, as_: Callable[[str], Client], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reason = "No candidate did better than no speculation where it must improve; ngram came closest."
+    verdict = house.in_review.verdicts.last()
+    assert verdict is not None
+    changed = verdict.document
+    changed["validity"][5] |= {"ok": False, "sentence": "Something else took 33 % of the machine."}
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE decisions_verdict SET result = 'INVALID', content = %s WHERE id = %s",
+            [json.dumps(changed).encode(), verdict.pk],
+        )
+    nomination = (house.in_review.nomination or {}) | {"candidate": None, "reason": reason}
+    BriefRevision.objects.filter(pk=house.in_review.pk).update(nominee="", nomination=nomination)
+    monkeypatch.setattr("decisions.pages.signing.held_out_pictures", lambda verdict: HeldOutPictures([], None, []))
+    page = text(as_("owner").get(tab(house.in_review, "brief-sign-off")))
+    assert reason in page
+    assert "Tuning: draft length × load" in page
+    assert "Free the machine of everything else while boots run." in page
+    assert "A new revision, measured once the cause is gone." in page
+    assert "1 of 13 validity checks broken" in page
+
+
+def test_a_finished_trial_says_what_it_can_vouch_for(house: House, as_: Callable[[str], Client]) -> None:
+    trials = Trial.objects.filter(state="finished", boot__campaign__brief_campaign__revision=house.measuring)
+    tuned = trials.filter(boot__campaign__purpose="tuning").earliest("pk")
+    sealed = trials.filter(boot__campaign__purpose="held-out", boot__state="finished").earliest("pk")
+    client = as_("auditor")
+    tokens = tuned.summary["verified_output_tokens"]
+    page = text(client.get(reverse("boot", args=[tuned.boot_id])))
+    assert f"{tokens:,} tokens, the engine counted {tokens:,}" in page
+    page = text(client.get(reverse("boot", args=[sealed.boot_id])))
+    assert "the engine counted the same" in page
+    assert f"{sealed.summary['verified_output_tokens']:,} tokens" not in page
+
+
+def test_a_boot_whose_trials_are_over_is_stopping_its_engine(house: House, as_: Callable[[str], Client]) -> None:
+    Trial.objects.filter(boot=house.live_boot).update(state="finished")
+    page = text(as_("auditor").get(reverse("boot-live", args=[house.live_boot.pk])))
+    assert "stopping the engine" in page
 
 
 class TestRevoking:
@@ -250,6 +327,33 @@ class TestRevoking:
         page = text(client.get(reverse("route", args=["support-assistant", "chat"])))
         assert "The baseline: the target without a speculative setting." in page
         assert "An incident was reported" in page
+
+    def test_a_decision_says_what_became_of_its_release(
+        self, released: Release, house: House, as_: Callable[[str], Client]
+    ) -> None:
+        client = as_("owner")
+        pages = ["/", reverse("service", args=["support-assistant"]), tab(house.in_review, "brief-sign-off")]
+        assert all("in force on chat until" in text(client.get(page)) for page in pages)
+        self.revoke(client, released)
+        for page in pages:
+            assert "revoked on chat by owner at" in text(client.get(page))
+            assert "in force on chat until" not in text(client.get(page))
+
+    def test_whoever_is_late_is_told_that_the_baseline_answers(
+        self, released: Release, as_: Callable[[str], Client]
+    ) -> None:
+        self.revoke(as_("owner"), released)
+        late = as_("second_owner").post(
+            reverse("revoke", args=["support-assistant", "chat"]), {"release": released.pk}, follow=True
+        )
+        assert late.redirect_chain == [(reverse("route", args=["support-assistant", "chat"]), 302)]
+        assert "Nothing is in force: the baseline already answers." in text(late)
+
+    def test_the_address_of_the_form_leads_back_to_the_route(
+        self, released: Release, as_: Callable[[str], Client]
+    ) -> None:
+        response = as_("owner").get(reverse("revoke", args=["support-assistant", "chat"]))
+        assert response["Location"] == reverse("route", args=["support-assistant", "chat"])
 
     def test_a_wrong_password_revokes_nothing(self, released: Release, as_: Callable[[str], Client]) -> None:
         response = self.revoke(as_("owner"), released, password="guess")

@@ -9,12 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from decisions.pages.boot_facts import Fact, engine_facts, fingerprint_words, token_words
+from decisions.pages.gates import Gate, broken_checks, fallback_gate, validity_gate
 from decisions.pages.problems import Problem, located
 from decisions.pages.rows import picture, requirement_row, tuning_rows
 from decisions.selectors.events import subject_link
 from decisions.templatetags import draftproof as tags
 
-NARROW = "\u202f"
+NARROW, NO_BREAK = "\u202f", "\u00a0"
 
 
 def row(**changes: Any) -> dict[str, Any]:
@@ -88,10 +90,106 @@ def test_the_figures_of_a_sentence_stand_out_and_the_rest_is_escaped() -> None:
     said = tags.figures(
         "<i> lets 94.9 % finish: +3.7 points (90 % interval +2.4 to +5.0 points), asked for +2.0 points"
     )
-    assert said == (
+    assert said.replace(NO_BREAK, " ") == (
         '&lt;i&gt; lets <b class="nowrap">94.9 %</b> finish: <b class="nowrap">+3.7 points</b> '
         "(90 % interval +2.4 to +5.0 points), asked for +2.0 points"
     )
+    assert said.count(NO_BREAK) == 5
+
+
+def test_a_figure_before_a_comma_stands_out_too() -> None:
+    said = tags.figures("brings it to 1.46 s, against 1.94 s without")
+    assert said.replace(NO_BREAK, " ") == (
+        'brings it to <b class="nowrap">1.46 s</b>, against <b class="nowrap">1.94 s</b> without'
+    )
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("62 % within", "62_% within"),
+        ("at most 3.5 s and 40 ms", "at most 3.5_s and 40_ms"),
+        ("4 pairs", "4 pairs"),
+        ("2 stops", "2 stops"),
+        ("+2.0 points.", "+2.0_points."),
+    ],
+)
+def test_no_line_ends_between_a_number_and_its_unit(said: str, kept: str) -> None:
+    assert tags.unbroken(said) == kept.replace("_", NO_BREAK)
+
+
+def test_the_ranges_of_a_column_have_the_same_decimals() -> None:
+    levels: list[dict[str, Any]] = [
+        {"rate": {"from": 0.5, "to": 0.9}},
+        {"rate": {"from": 1.8167, "to": 2.0}},
+        {"rate": None},
+        {},
+    ]
+    assert tags.even_spans(levels, "rate") == ["0.50 to 0.90", "1.82 to 2.00", "–", "–"]
+    assert tags.even_spans([{"tokens": {"from": 12.0, "to": 1200.0}}], "tokens") == ["12 to 1,200"]
+
+
+def test_a_path_breaks_after_its_slashes_only() -> None:
+    assert tags.cut_path("/api/v1/<x>") == "/<wbr>api/<wbr>v1/<wbr>&lt;x&gt;"
+
+
+@pytest.mark.parametrize(
+    ("rows", "gate"),
+    [
+        ([], Gate("no", "Fallback not tested at peak")),
+        ([{"died": 0, "attainment": 0.97}], Gate("yes", "Fallback tested at peak")),
+        ([{"died": 0, "attainment": 0.62}], Gate("open", "Fallback at peak: 62.0 % within deadline")),
+        ([{"died": 1, "attainment": 0.0}], Gate("open", "Fallback at peak: the engine died")),
+        ([{"died": 0, "attainment": None}], Gate("open", "Fallback at peak: no figure")),
+    ],
+)
+def test_the_fallbacks_gate_says_how_well_it_carried(rows: list[dict[str, Any]], gate: Gate) -> None:
+    assert fallback_gate(rows) == gate
+
+
+@pytest.mark.parametrize(
+    ("answers", "gate"),
+    [
+        ((True, True), Gate("yes", "2 of 2 validity checks hold")),
+        ((True, None), Gate("open", "1 of 2 validity checks hold")),
+        ((True, False, None), Gate("no", "1 of 3 validity checks broken")),
+    ],
+)
+def test_the_validity_gate_counts_what_decided(answers: tuple[bool | None, ...], gate: Gate) -> None:
+    assert validity_gate([{"ok": ok} for ok in answers]) == gate
+
+
+def test_a_broken_check_says_what_to_do() -> None:
+    said = "Something else took 33 % of the machine."
+    found = broken_checks([{"id": "neighbours", "ok": False, "sentence": said}, {"id": "pairs", "ok": None}])
+    assert found == [f"{said} Free the machine of everything else while boots run."]
+
+
+def test_an_engines_facts_read_as_what_they_are() -> None:
+    told = {
+        "group": 12682,
+        "leader_started": 1795996420.5,
+        "environment": {"HOME": "/home/x", "PATH": "/bin", "OMP_NUM_THREADS": "1"},
+        "hardware": {"cpu_model": "AMD EPYC", "accelerators": []},
+        "threads": 1,
+    }
+    assert engine_facts(told) == [
+        Fact("group", "12682"),
+        Fact("leader_started", at=datetime(2026, 11, 29, 23, 53, 40, 500000, UTC)),
+        Fact("environment", lines=[("OMP_NUM_THREADS", "1")]),
+        Fact("hardware", lines=[("cpu model", "AMD EPYC"), ("accelerators", "none")]),
+        Fact("threads", 1),
+    ]
+
+
+def test_what_a_trial_can_vouch_for() -> None:
+    assert fingerprint_words({"a": 22}, "a") == "all 22 responses carried the configuration’s digest"
+    assert fingerprint_words({"a": 20, "b": 2}, "a") == "20 of 22 responses carried the configuration’s digest"
+    assert fingerprint_words({}, "a") == "not known"
+    assert token_words(554, 554.0, False) == "554 tokens, the engine counted 554"
+    assert token_words(554, 554.0, True) == "the engine counted the same"
+    assert token_words(554, 560.0, True) == "the engine counted +6 against the responses"
+    assert token_words(554, None, True) == "the engine’s count is not known"
 
 
 def test_one_sided_confidence_is_shown_as_the_interval_it_makes() -> None:
@@ -193,6 +291,20 @@ def test_the_race_puts_cells_that_must_improve_first_and_the_best_first() -> Non
         ("c", "quiet", False),
         ("a", "peak", True),
     ]
+
+
+@pytest.mark.parametrize(
+    ("field", "sentence"),
+    [
+        ("titel", "unknown field; did you mean title?"),
+        ("rule.pair", "unknown field; did you mean pairs?"),
+        ("levels.0.arrival.rte", "unknown field; did you mean rate?"),
+        ("candidates.0.xyzzy", "unknown field; there are: name, speculative"),
+        ("nowhere.at.all", "unknown field"),
+    ],
+)
+def test_a_field_that_is_unknown_names_those_there_are(field: str, sentence: str) -> None:
+    assert located([f"{field}: Extra inputs are not permitted"], "") == [Problem(field, sentence, None)]
 
 
 def test_problems_are_found_on_their_lines() -> None:

@@ -1,0 +1,103 @@
+"""What stands between a verdict and a release, and what to do where measurements can't be judged."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from decisions.models import BriefRevision, Signature
+from decisions.rules.wording import share
+from decisions.selectors.briefs import held_out_used_before
+
+# Below this a fallback still works, but the owner should see how well before relying on it.
+CARRIES = 0.9
+
+
+@dataclass(frozen=True)
+class Gate:
+    # yes, no or open
+    state: str
+    words: str
+
+
+def gates(revision: BriefRevision, shown: Mapping[str, Any], signatures: Sequence[Signature]) -> list[Gate]:
+    used = held_out_used_before(revision)
+    return [
+        Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
+        Gate("open" if used else "yes", used_words(used)),
+        validity_gate(shown["validity"]),
+        Gate(three(shown["noise_floor"]["ok"]), "Noise floor below the improvement asked for"),
+        fallback_gate([row for row in shown["fallback"] if row["class"] == "all"]),
+        Gate(
+            "yes" if shown["evidence_class"] == "measured" else "no",
+            f"Evidence is {shown['evidence_class'] or 'missing'}",
+        ),
+        signature_gate(signatures),
+    ]
+
+
+def used_words(used: int) -> str:
+    if not used:
+        return "Held-out traffic unseen before"
+    return f"Held-out part was read before, for {used} other brief{'' if used == 1 else 's'}"
+
+
+def validity_gate(checks: Sequence[Mapping[str, Any]]) -> Gate:
+    broken = sum(check["ok"] is False for check in checks)
+    passed = sum(check["ok"] is True for check in checks)
+    if broken:
+        return Gate("no", f"{broken} of {len(checks)} validity checks broken")
+    return Gate("yes" if passed == len(checks) else "open", f"{passed} of {len(checks)} validity checks hold")
+
+
+def fallback_gate(rows: Sequence[Mapping[str, Any]]) -> Gate:
+    if not rows:
+        return Gate("no", "Fallback not tested at peak")
+    if any(row["died"] for row in rows):
+        return Gate("open", "Fallback at peak: the engine died")
+    attained = [row["attainment"] for row in rows if row["attainment"] is not None]
+    if not attained:
+        return Gate("open", "Fallback at peak: no figure")
+    if min(attained) < CARRIES:
+        return Gate("open", f"Fallback at peak: {share(min(attained))} within deadline")
+    return Gate("yes", "Fallback tested at peak")
+
+
+SIGNED = {"approve": "approved", "reject": "rejected", "request-changes": "changes requested"}
+
+
+def signature_gate(signatures: Sequence[Signature]) -> Gate:
+    if not signatures:
+        return Gate("open", "Signature 0 of 1")
+    return Gate("yes", f"Signed: {SIGNED[signatures[-1].meaning]}")
+
+
+def three(ok: bool | None) -> str:
+    return "open" if ok is None else "yes" if ok else "no"
+
+
+NOTHING_TO_SIGN = {
+    "measuring": "This revision is being measured again: there is nothing to sign yet.",
+    "approved": "This revision was approved: there is nothing left to sign.",
+    "rejected": "This revision was rejected: there is nothing left to sign.",
+    "changes-requested": "Changes were requested for this revision: there is nothing left to sign.",
+    "withdrawn": "This revision was withdrawn: there is nothing to sign.",
+    "cancelled": "This revision was cancelled: there is nothing to sign.",
+    "superseded": "This revision was replaced by a newer one: there is nothing to sign.",
+}
+
+# check → what removes the cause, before a new revision is measured
+REMEDIES = {
+    "neighbours": "Free the machine of everything else while boots run.",
+    "client-lag": "Free the machine of everything else, or send the requests from another one: the client fell behind.",
+    "control": "Look for what differs between two boots of the same baseline: other load, heat, a shared disk.",
+    "warm-up": "Let the engine answer its warm-up: its log says what stopped it.",
+    "output-length": "Look at the answers: a candidate that writes another length doesn't do the same work.",
+}
+
+
+def broken_checks(checks: Sequence[Mapping[str, Any]]) -> list[str]:
+    """What broke, and what removes its cause."""
+    broken = [check for check in checks if check["ok"] is False]
+    return [" ".join(filter(None, (check["sentence"], REMEDIES.get(check["id"])))) for check in broken]
