@@ -12,7 +12,7 @@ SQLITE = [
 SQLITE.append(
     "CREATE TRIGGER ledger_no_replace BEFORE INSERT ON decisions_event WHEN EXISTS (SELECT 1 FROM decisions_event "
     "WHERE sequence = NEW.sequence OR previous = NEW.previous) "
-    f"BEGIN SELECT RAISE(ABORT, '{MESSAGE}'); END"
+    "BEGIN SELECT RAISE(ABORT, 'the ledger is append-only'); END"
 )
 POSTGRESQL = [
     "CREATE FUNCTION ledger_is_append_only() RETURNS trigger LANGUAGE plpgsql AS "
