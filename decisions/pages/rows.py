@@ -73,10 +73,10 @@ def difference_text(fields: Mapping[str, Any]) -> str:
 
 def interval_text(fields: Mapping[str, Any]) -> str:
     low, high = fields["low"], fields["high"]
-    if fields["scale"] != "absolute":
-        return interval(low, high, fields["scale"])
     if low is None and high is None:
         return "–"
+    if fields["scale"] != "absolute":
+        return interval(low, high, fields["scale"])
     return f"{'0 %' if low is None else share(low)} to {'no bound' if high is None else share(high)}"
 
 
