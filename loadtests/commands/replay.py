@@ -64,6 +64,12 @@ def usable_rows(traffic: Path) -> list[Row]:
     return rows
 
 
+def check_times(arrival: Arrival, rows: Sequence[Row]) -> None:
+    """Rows that all arrive at once are rows whose times nobody recorded: replayed, they would be one burst."""
+    if arrival.process == "replay" and len(rows) > 1 and len({row.arrival_s for row in rows}) == 1:
+        raise Unusable("the file has no times to replay: give an arrival process with --arrival and --rate")
+
+
 def first_problem(error: ValueError) -> str:
     if not isinstance(error, ValidationError):
         return str(error)
@@ -231,6 +237,7 @@ def replay(
     rows = usable_rows(traffic)
     try:
         process = Arrival(process=arrival, rate=rate, cv=cv, time_scale=time_scale)
+        check_times(process, rows)
         level = level_of(process, rows, seed, duration, drain)
         wanted = Replay(
             rows=rows,

@@ -132,6 +132,13 @@ def test_what_cannot_be_run_is_refused_with_its_reason(
     assert sentence in result.stderr
 
 
+def test_a_file_without_times_is_not_sent_all_at_once(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    path = traffic(["plain-answer"] * 3, gap_s=0)
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "the file has no times to replay: give an arrival process with --arrival and --rate" in result.stderr
+
+
 def test_a_bad_row_is_named(traffic: Callable[..., Path], tmp_path: Path) -> None:
     path = traffic(["plain-answer"] * 2)
     path.write_text(path.read_text(encoding="utf-8") + '{"id": "x"}\n', encoding="utf-8")
