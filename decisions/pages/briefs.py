@@ -119,17 +119,6 @@ def beginning(route: Route, account: Account) -> str:
     return selectors.last_source(route) or render_to_string("briefs/example.yaml", context)
 
 
-def reasoned(service: Callable[..., object]) -> Callable[..., object]:
-    """An act that asks for a reason."""
-
-    def act(*, revision: BriefRevision, by: Account, reason: str) -> object:
-        if len(reason) < SHORTEST_REASON:
-            raise Refused(f"say why in at least {SHORTEST_REASON} characters")
-        return service(revision=revision, by=by, reason=reason)
-
-    return act
-
-
 def plain(service: Callable[..., object]) -> Callable[..., object]:
     def act(*, revision: BriefRevision, by: Account, reason: str) -> object:
         return service(revision=revision, by=by)
@@ -137,14 +126,13 @@ def plain(service: Callable[..., object]) -> Callable[..., object]:
     return act
 
 
-SHORTEST_REASON = 10
 # act → what does it, what is said when it is done
 ACTS: dict[str, tuple[Callable[..., object], str]] = {
     "freeze": (plain(freeze_brief), "Frozen. From here on a change is a new revision."),
     "start": (plain(start_brief), "Started. The stages follow each other by themselves."),
     "resume": (plain(resume_brief), "Resumed."),
-    "cancel": (reasoned(cancel_brief), "Cancelled. Its evidence stays."),
-    "withdraw": (reasoned(withdraw_brief), "Withdrawn."),
+    "cancel": (cancel_brief, "Cancelled. Its evidence stays."),
+    "withdraw": (withdraw_brief, "Withdrawn."),
     "revise": (plain(revise_brief), "A new draft begins with this revision’s words."),
 }
 

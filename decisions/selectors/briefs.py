@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 
 from decisions.models import Brief, BriefRevision, Route, Verdict
-from decisions.selectors.progress import latest_attempts
 from decisions.selectors.runs import TrialRow, trial_row
 from loadtests.configurations import Configuration
 from loadtests.configurations import difference as difference_of
 from loadtests.models import Boot, Campaign
 from loadtests.models import Configuration as StoredConfiguration
+from loadtests.models.campaign import latest_attempts
 
 
 @dataclass(frozen=True)

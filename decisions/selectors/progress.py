@@ -12,6 +12,7 @@ from django.utils import timezone
 from decisions.models import BriefRevision
 from decisions.rules.brief import Brief
 from loadtests.models import Boot, Campaign, Trial
+from loadtests.models.campaign import latest_attempts
 
 # Until a boot of the brief has finished: starting the engine, warming up, draining and stopping, in seconds.
 ASSUMED_OVERHEAD_S = 55.0
@@ -178,11 +179,3 @@ def seconds_left(boot: Boot, document: Brief, overhead: float, at: datetime) -> 
     whole = windows_of(boot, document) + overhead
     spent = (at - boot.started_at).total_seconds() if boot.started_at else 0.0
     return max(5.0, whole - spent)
-
-
-def latest_attempts(boots: Iterable[Boot]) -> list[Boot]:
-    """The last attempt of each place, in the campaign's order."""
-    latest: dict[int, Boot] = {}
-    for boot in sorted(boots, key=lambda one: one.attempt):
-        latest[boot.position] = boot
-    return [latest[position] for position in sorted(latest)]

@@ -1,4 +1,5 @@
 from decisions.models import Account, BriefRevision
+from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.who_may import may_declare_fault
 from decisions.services.people import person
 from decisions.services.refuse import refuse
@@ -7,7 +8,6 @@ from loadtests.journal import act
 from loadtests.models import Boot, Campaign
 from loadtests.services import give_up_boot
 
-SHORTEST_REASON = 10
 EXPLORED = (Campaign.Purpose.NOISE_FLOOR, Campaign.Purpose.TUNING)
 
 
@@ -19,7 +19,7 @@ def declare_fault(*, boot: Boot, by: Account, reason: str) -> None:
     refusal = may_declare_fault(person(by))
     if refusal:
         refuse("declare-fault", refusal, subject=f"boot {boot.pk}", actor=by.username)
-    if len(reason.strip()) < SHORTEST_REASON:
+    if is_too_short(reason):
         raise Refused(f"say in at least {SHORTEST_REASON} characters what the fault was")
     with act():
         # Read within the act: the verdict may have been computed since the page was drawn.

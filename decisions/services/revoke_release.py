@@ -2,13 +2,12 @@ from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import Account, Release
+from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.who_may import may_revoke
 from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.journal import act
-
-SHORTEST_REASON = 10
 
 
 def revoke_release(*, release: Release, by: Account, password: str, reason: str) -> None:
@@ -17,7 +16,7 @@ def revoke_release(*, release: Release, by: Account, password: str, reason: str)
     refusal = may_revoke(person(by), relation(release.revision))
     if not refusal and not (by.has_usable_password() and by.check_password(password)):
         refusal = "the password is wrong: revoking needs your own password again"
-    if not refusal and len(reason.strip()) < SHORTEST_REASON:
+    if not refusal and is_too_short(reason):
         refusal = f"give a reason of at least {SHORTEST_REASON} characters"
     if refusal:
         refuse("revoke", refusal, subject=subject, actor=by.username)

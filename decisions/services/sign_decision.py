@@ -9,6 +9,7 @@ from django.utils import timezone
 from decisions import ledger
 from decisions.models import Account, BriefRevision, Release, Signature, Verdict
 from decisions.rules.evidence import TrialEvidence
+from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
@@ -25,7 +26,6 @@ from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.services.store_configuration import store_configuration
 
-SHORTEST_REASON = 10
 ACTS = {
     Signature.Meaning.APPROVE: "approve",
     Signature.Meaning.REJECT: "reject",
@@ -106,7 +106,7 @@ def why_not(verdict: Verdict, by: Account, password: str, meaning: str, reason: 
         return "the password is wrong: a signature needs your own password again"
     if meaning not in Signature.Meaning.values:
         return f"{meaning!r} is no meaning of a signature"
-    if len(reason.strip()) < SHORTEST_REASON:
+    if is_too_short(reason):
         return f"give a reason of at least {SHORTEST_REASON} characters"
     if verdict != verdict.revision.verdicts.last():
         return "there is a newer verdict: read that one"

@@ -1,8 +1,10 @@
 from decisions.models import Account, BriefRevision
+from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.who_may import may_write_brief
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
+from decisions.services.refused import Refused
 
 
 def withdraw_brief(*, revision: BriefRevision, by: Account, reason: str) -> None:
@@ -10,4 +12,6 @@ def withdraw_brief(*, revision: BriefRevision, by: Account, reason: str) -> None
     refusal = may_write_brief(person(by))
     if refusal:
         refuse("brief-withdraw", refusal, subject=subject(revision), actor=by.username)
+    if is_too_short(reason):
+        raise Refused(f"say why in at least {SHORTEST_REASON} characters")
     move_revision(revision=revision, act="withdraw", actor=by.username, details={"reason": reason})

@@ -52,10 +52,15 @@ class Campaign(models.Model):
 
 def counted_boots(boots: Iterable[Boot]) -> list[Boot]:
     """Of each place in each campaign the latest attempt, where it finished: what a verdict may rest on."""
+    return [boot for boot in latest_attempts(boots) if boot.state == Boot.State.FINISHED]
+
+
+def latest_attempts(boots: Iterable[Boot]) -> list[Boot]:
+    """The last attempt of each place, in the order of campaigns and places."""
     latest: dict[tuple[int, int], Boot] = {}
     for boot in sorted(boots, key=lambda one: (one.campaign_id, one.position, one.attempt)):
         latest[boot.campaign_id, boot.position] = boot
-    return [boot for boot in latest.values() if boot.state == Boot.State.FINISHED]
+    return list(latest.values())
 
 
 class Boot(models.Model):

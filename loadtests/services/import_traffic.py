@@ -30,9 +30,8 @@ def import_traffic(
     rows = list(read_rows(path))
     if not rows:
         raise ValueError(f"{path.name} holds no request")
-    contents = {
-        kind: part_content(part) for kind, part in split(rows, shares=shares, seed=seed, block_s=block_s).items()
-    }
+    sides = split(rows, shares=shares, seed=seed, block_s=block_s)
+    contents = {kind: part_content(part) for kind, part in sides.items()}
     parts = {kind: digest(content) for kind, content in contents.items()}
     set_digest = digest("".join(f"{kind}:{parts[kind]}\n" for kind in sorted(parts)).encode())
     known = TrafficSet.objects.filter(digest=set_digest).first()
@@ -51,7 +50,7 @@ def import_traffic(
             statistics=part_statistics(rows),
             created_by=by,
         )
-        for kind, part in split(rows, shares=shares, seed=seed, block_s=block_s).items():
+        for kind, part in sides.items():
             TrafficPart.objects.create(
                 set=created, kind=kind, digest=parts[kind], rows=len(part), statistics=part_statistics(part)
             )

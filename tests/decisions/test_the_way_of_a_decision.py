@@ -228,6 +228,8 @@ def test_a_frozen_brief_is_changed_only_by_a_new_revision(revision: BriefRevisio
         edit_brief(revision=revision, source=revision.source, by=engineer)
     with pytest.raises(Refused, match="cancel or withdraw it"):
         revise_brief(revision=revision, by=engineer)
+    with pytest.raises(Refused, match="say why in at least 10 characters"):
+        cancel_brief(revision=revision, by=engineer, reason="   no      ")
     cancel_brief(revision=revision, by=engineer, reason="A mistake in the levels")
     assert not Campaign.objects.filter(state__in=Campaign.OPEN).exists()
     draft = revise_brief(revision=revision, by=engineer)
