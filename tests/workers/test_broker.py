@@ -1,11 +1,18 @@
 """The broker of this installation, whichever it is: what is sent by name arrives on the pool's own queue."""
 
+import time
 import uuid
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+from queue import Empty
+from typing import Any
 
 import pytest
 from celery import current_app
 from kombu import Connection
+from kombu.exceptions import ChannelError
 
 from loadtests import queue
 
@@ -38,3 +45,51 @@ def test_a_broker_that_is_away_is_survived(monkeypatch: pytest.MonkeyPatch, capl
     monkeypatch.setattr(current_app, "send_task", refuse)
     queue.send_boot("cpu")
     assert "the reconciler will send boots of pool cpu again" in caplog.text
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> Iterator[Any]:
+    """A channel of the embedded broker in folders of its own, whatever this installation's broker is."""
+    folder = str(tmp_path)
+    options = {"data_folder_in": folder, "data_folder_out": folder, "control_folder": str(tmp_path / "control")}
+    with Connection(transport="config.broker:WholeFiles", transport_options=options) as connection:
+        yield connection.channel()
+
+
+def test_a_consumer_beside_a_producer_never_finds_half_a_message(files: Any) -> None:
+    payloads = [{"number": number, "filler": "x" * 20_000} for number in range(200)]
+    with ThreadPoolExecutor(1) as pool:
+        producing = pool.submit(lambda: [files._put("waiting", one) for one in payloads])
+        taken: list[dict[str, Any]] = []
+        while len(taken) < len(payloads):
+            with suppress(Empty):
+                taken.append(files._get("waiting"))
+        producing.result()
+    assert sorted(one["number"] for one in taken) == list(range(200))
+
+
+def test_a_message_that_cannot_be_written_whole_is_not_there(
+    files: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(path: Path, text: str) -> None:
+        path.write_bytes(text[:10].encode())
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Path, "write_text", full)
+    with pytest.raises(ChannelError, match="No space left on device"):
+        files._put("waiting", {"number": 1})
+    assert [one for one in tmp_path.iterdir() if one.is_file()] == []
+    with pytest.raises(Empty):
+        files._get("waiting")
+
+
+def test_a_table_of_queues_that_is_being_created_is_waited_for(files: Any, tmp_path: Path) -> None:
+    files._queue_bind("waiting", "waiting", "", "waiting")
+    table = tmp_path / "control" / "waiting.exchange"
+    whole = table.read_bytes()
+    table.write_bytes(b"")
+    with ThreadPoolExecutor(1) as pool:
+        found = pool.submit(files.get_table, "waiting")
+        time.sleep(0.05)
+        table.write_bytes(whole)
+        assert [entry.queue for entry in found.result()] == ["waiting"]
