@@ -11,6 +11,11 @@ class Service(models.Model):
     target = models.CharField(max_length=120, help_text="the target model's name")
     pool = models.CharField(max_length=40, help_text="hardware pool; its workers listen on engine.<pool>")
     owners = models.ManyToManyField(settings.AUTH_USER_MODEL, related_name="owned_services", blank=True)
+    retention_days = models.PositiveIntegerField(
+        null=True, blank=True, help_text="days after which the text of its traffic is deleted; empty keeps it"
+    )
+    # [{"pattern": regular expression, "replacement": text}]: what an import blacks out before anything is stored.
+    redactions = models.JSONField(default=list, blank=True)
     created_at = models.DateTimeField(auto_now_add=True)
 
     class Meta:

@@ -1,5 +1,5 @@
 from loadtests.models.campaign import Boot, Campaign, Trial
 from loadtests.models.configuration import Configuration
-from loadtests.models.traffic import TrafficPart, TrafficSet
+from loadtests.models.traffic import TrafficImport, TrafficPart, TrafficSet
 
-__all__ = ["Boot", "Campaign", "Configuration", "TrafficPart", "TrafficSet", "Trial"]
+__all__ = ["Boot", "Campaign", "Configuration", "TrafficImport", "TrafficPart", "TrafficSet", "Trial"]
