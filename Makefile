@@ -2,9 +2,10 @@
 PYTHON ?= python3.11
 VENV := .venv
 ENGINE := .venv-engine
+BENCH := .venv-bench
 RUN := $(VENV)/bin
 
-.PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check format clean
+.PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench format clean
 
 install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
@@ -51,9 +52,18 @@ check: install
 	$(RUN)/lint-imports
 	$(RUN)/python manage.py makemigrations --check --dry-run
 
+$(BENCH)/installed: requirements/bench.txt
+	@test -x $(BENCH)/bin/python || $(PYTHON) -m venv $(BENCH)
+	@$(BENCH)/bin/python -m pip install --quiet --no-deps -r requirements/bench.txt
+	@touch $@
+
+# Writes docs/benchmarks; fails where an import takes longer or more memory than it may.
+bench: install $(BENCH)/installed
+	$(RUN)/python tests/benchmarks/traffic.py
+
 format: install
 	$(RUN)/ruff format .
 	$(RUN)/ruff check --fix .
 
 clean:
-	rm -rf var $(VENV) $(ENGINE)
+	rm -rf var $(VENV) $(ENGINE) $(BENCH)

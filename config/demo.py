@@ -22,7 +22,8 @@ from loadtests.services.import_traffic import import_traffic
 POOL = "cpu"
 ENGINE_VERSION = "0.32.0"
 DRAFT_LENGTHS = (2, 4, 8)
-SPLIT_SEED = 7
+# Of the seeds tried, the one whose parts resemble each other most.
+SPLIT_SEED = 1
 
 
 @dataclass(frozen=True)

@@ -3,10 +3,12 @@
 from pathlib import Path
 
 import pytest
+from django.conf import settings
 from django.core.management import CommandError, call_command
 
 from decisions.models import Account, Service
 from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficSet
 
 pytestmark = pytest.mark.django_db
@@ -50,8 +52,34 @@ def test_an_account_is_added_once() -> None:
 
 def test_a_bad_traffic_file_is_refused_with_its_line(tmp_path: Path) -> None:
     path = tmp_path / "traffic.jsonl"
-    path.write_text("{}\n")
-    with pytest.raises(CommandError, match=r"traffic\.jsonl, line 1, field id"):
-        call_command("import_traffic", str(path), name="bad")
+    path.write_bytes(SUPPORT_ASSISTANT.read_bytes() + b'{"id": "last"}\n')
+    with pytest.raises(CommandError, match=r"traffic\.jsonl, line 571, field messages: missing"):
+        call_command("import_traffic", str(path), name="bad", on_bad_row="refuse")
+    with pytest.raises(CommandError, match="there is no service 'search'"):
+        call_command("import_traffic", str(path), name="bad", service="search")
     with pytest.raises(CommandError, match="No such file"):
         call_command("import_traffic", str(tmp_path / "none.jsonl"), name="none")
+
+
+def test_what_was_left_out_and_what_is_odd_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / "trace.csv"
+    rows = [f"2024-05-10 00:00:{second:02}+00:00,{10 if second < 30 else 900},20" for second in range(60)]
+    path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows, "2024-05-10 00:01:00+00:00,0,20"]))
+    call_command("import_traffic", str(path), name="trace", evaluation=0, tuning=0.5, held_out=0.5, block_s=30)
+    told = capsys.readouterr().out.splitlines()
+    assert told[0] == "left out: 1 × zero-length prompt"
+    assert told[1].startswith("warning: Held-out doesn't resemble tuning in prompt length (median ")
+    assert [line.split(":")[0] for line in told[2:]] == ["set", "held-out", "tuning"]
+
+
+def test_a_service_s_redactions_come_first(service: Service, tmp_path: Path) -> None:
+    service.redactions = [{"pattern": "Graz", "replacement": "<town>"}]
+    service.save()
+    path = tmp_path / "prompts.jsonl"
+    path.write_text("".join(f'{{"prompt": "Parcel {number} to Graz", "max_tokens": 8}}\n' for number in range(20)))
+    call_command("import_traffic", str(path), name="own", service=service.slug, redact=["town=>place"], similarity=1)
+    traffic = TrafficSet.objects.get()
+    content = EvidenceStore(settings.EVIDENCE_DIR).get(traffic.parts.get(kind="tuning").digest)
+    assert b"to <place>" in content
+    assert b"Graz" not in content
+    assert traffic.service == service.slug

@@ -21,9 +21,10 @@ from loadtests.services.give_up_boot import declare_fault, lose_silent_boots
 from loadtests.services.import_traffic import import_traffic
 from loadtests.services.read_part import read_part
 from loadtests.services.refused import Refused
+from loadtests.traffic.importers import ImportRefused, Wanted
 from loadtests.traffic.levels import Arrival, Level
 
-pytestmark = pytest.mark.django_db
+pytestmark = [pytest.mark.django_db, pytest.mark.usefixtures("unsealed")]
 
 BASELINE = Configuration(
     schema="draftproof.configuration/1",
@@ -223,8 +224,8 @@ def test_the_same_file_is_one_set(traffic: TrafficSet) -> None:
 def test_a_bad_file_leaves_nothing_behind(tmp_path: Path) -> None:
     path = tmp_path / "bad.jsonl"
     path.write_bytes(SUPPORT_ASSISTANT.read_bytes() + b'{"id": "last"}\n')
-    with pytest.raises(Exception, match=r"bad\.jsonl, line 571, field conversation"):
-        import_traffic(path=path, name="bad", by="engineer")
+    with pytest.raises(ImportRefused, match=r"bad\.jsonl, line 571, field messages: missing"):
+        import_traffic(path=path, name="bad", by="engineer", reading=Wanted(path, refuse=True))
     assert not TrafficSet.objects.exists()
 
 

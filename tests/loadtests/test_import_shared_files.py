@@ -6,9 +6,14 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from django.conf import settings
 
 from config.cli import main
 from loadtests.canonical import digest
+from loadtests.commands.import_traffic import import_traffic as reading
+from loadtests.commands.import_traffic import wanted_of
+from loadtests.evidence.store import EvidenceStore
+from loadtests.services.import_traffic import import_traffic
 from loadtests.traffic.importers import LengthRow
 from loadtests.traffic.rows import part_content, read_rows, rows_of
 
@@ -144,6 +149,31 @@ def canonical_again(rows: Path, *, text: bool) -> bytes:
         return part_content(read_rows(rows))
     lines = rows.read_bytes().split(b"\n")[:-1]
     return b"".join(LengthRow.model_validate_json(line).content + b"\n" for line in lines)
+
+
+@pytest.mark.django_db
+@pytest.mark.parametrize(("name", "options", "expected"), IMPORTED, ids=[one[0] for one in IMPORTED])
+def test_a_shared_file_becomes_a_set_or_is_too_small_for_one(
+    shared_data: Path, tmp_path: Path, name: str, options: list[str], expected: tuple[Any, ...]
+) -> None:
+    with reading.make_context("import", [str(shared_data / name), "--out", "none", *options]) as context:
+        asked = {key: value for key, value in context.params.items() if key not in ("file", "out")}
+    path, shares = shared_data / name, {"tuning": 0.5, "held-out": 0.5}
+    try:
+        created = import_traffic(
+            path=path, name=name, by="engineer", reading=wanted_of(path, **asked), shares=shares, block_s=20
+        )
+    except ValueError as refusal:
+        assert "nothing is left for held-out" in str(refusal) or "nothing is left for tuning" in str(refusal)  # noqa: PT017
+        assert expected[2] <= 3
+        return
+    assert created.rows == expected[1]
+    run(path, tmp_path / "set", *options)
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    parts = [store.get(part.digest).splitlines(keepends=True) for part in created.parts.all()]
+    lines = (tmp_path / "set" / "rows.jsonl").read_bytes().splitlines(keepends=True)
+    assert sorted(line for part in parts for line in part) == sorted(lines)
+    assert len(created.statistics["comparison"]["measures"]) == (4 if created.statistics["timed"] else 3)
 
 
 @pytest.mark.parametrize(("name", "options", "sentence"), REFUSED, ids=[f"{one[0]} {one[1]}" for one in REFUSED])

@@ -1,163 +1,247 @@
-from pathlib import Path
+"""The split: whole conversations, whole bursts, nothing alike on two sides."""
 
+from collections import Counter
+from itertools import pairwise
+
+import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from loadtests.canonical import digest_of
-from loadtests.traffic.rows import Row, read_rows
-from loadtests.traffic.split import part_statistics, split
+from loadtests.traffic.columns import Columns
+from loadtests.traffic.division import Alike, Division, divide
+from loadtests.traffic.groups import groups_of
+from loadtests.traffic.time_blocks import block_starts, blocks_of
 
-DEMO = Path(__file__).parents[2] / "loadtests" / "demo" / "support_assistant.jsonl"
-SHARES = {"tuning": 0.4, "held_out": 0.4, "evaluation": 0.2}
+NS = 1_000_000_000
+SHARES = {"tuning": 0.4, "held-out": 0.4, "evaluation": 0.2}
 
 
-def row(number: int, arrival_s: float, *, conversation: str = "", prompt: str = "", class_: str = "chat") -> Row:
-    return Row.model_validate(
-        {
-            "id": f"r{number}",
-            "conversation": conversation or f"c{number}",
-            "arrival_s": arrival_s,
-            "class": class_,
-            "messages": [{"role": "user", "content": prompt or f"question {number}"}],
-            "max_tokens": 8 + number,
-        }
+def columns(arrivals_ns: list[int], conversations: list[int] | None = None) -> Columns:
+    """Conversations are given by any number, and are a row's own where none are."""
+    rows = len(arrivals_ns)
+    names = list(range(rows)) if conversations is None else conversations
+    number = {name: at for at, name in enumerate(dict.fromkeys(names))}
+    return Columns(
+        arrivals_ns=np.array(arrivals_ns, dtype=np.int64),
+        conversations=np.array([number[name] for name in names], dtype=np.int32),
+        classes=np.zeros(rows, dtype=np.int32),
+        class_names=("chat",),
+        output_limits=np.full(rows, 8),
+        prompt_tokens=None,
+        line_ends=np.arange(rows + 1),
     )
 
 
-def prompts(rows: list[Row]) -> set[str]:
-    return {digest_of([message.model_dump() for message in one.messages]) for one in rows}
+def alike(*pairs: tuple[int, int], threshold: float = 0.8) -> Alike:
+    return Alike(np.array(pairs, dtype=np.int32).reshape(-1, 2), threshold, "told")
 
 
-def assert_a_fair_split(rows: list[Row], parts: dict[str, list[Row]]) -> None:
-    assert sorted(one.id for part in parts.values() for one in part) == sorted(one.id for one in rows)
-    for part in parts.values():
-        assert [one.arrival_ns for one in part] == sorted(one.arrival_ns for one in part)
-    names = list(parts)
-    for place, name in enumerate(names):
-        for other in names[place + 1 :]:
-            assert not {one.conversation for one in parts[name]} & {one.conversation for one in parts[other]}
-            assert not prompts(parts[name]) & prompts(parts[other])
+def split(
+    rows: Columns,
+    pairs: Alike | None = None,
+    *,
+    shares: dict[str, float] = SHARES,
+    seed: int = 1,
+    block_s: float = 10,
+    timed: bool = True,
+) -> Division:
+    return divide(rows, pairs or alike(), shares=shares, seed=seed, block_s=block_s, timed=timed)
 
 
-traffic = st.lists(
-    st.tuples(st.floats(0, 600), st.integers(0, 40), st.integers(0, 200)), min_size=60, max_size=120
-).map(
-    lambda draws: [
-        row(number, arrival_s, conversation=f"c{conversation}", prompt=f"p{prompt}")
-        for number, (arrival_s, conversation, prompt) in enumerate(draws)
-    ]
+def every(gap_s: float, count: int) -> list[int]:
+    return [round(number * gap_s * NS) for number in range(count)]
+
+
+times = st.lists(st.integers(0, 600 * NS), min_size=1, max_size=150).map(
+    lambda found: [one - min(found) for one in sorted(found)]
 )
 
 
-@given(traffic, st.integers(0, 2**40))
-@settings(max_examples=50, deadline=None)
-def test_parts_share_no_conversation_and_no_prompt(rows: list[Row], seed: int) -> None:
+@given(times, st.floats(0.5, 120), st.integers(0, 60 * NS))
+def test_no_burst_that_is_shorter_than_a_block_is_cut(arrivals: list[int], block_s: float, quiet_ns: int) -> None:
+    """A burst: requests with silences of at most ``quiet_ns`` between them, and longer ones around."""
+    starts = block_starts(np.array(arrivals), block_s=block_s)
+    bursts = [[arrivals[0]]]
+    for earlier, later in pairwise(arrivals):
+        if later - earlier > quiet_ns:
+            bursts.append([])
+        bursts[-1].append(later)
+    for burst in bursts:
+        if burst[-1] - burst[0] < block_s * NS - 1:
+            assert len(set(blocks_of(np.array(burst), starts).tolist())) == 1
+
+
+@given(times, st.floats(0.5, 120))
+def test_blocks_are_half_a_block_long_at_least_and_start_with_a_request(arrivals: list[int], block_s: float) -> None:
+    starts = block_starts(np.array(arrivals), block_s=block_s).tolist()
+    assert starts[0] == arrivals[0]
+    assert set(starts) <= set(arrivals)
+    assert all(later - earlier >= block_s * NS / 2 - 1 for earlier, later in pairwise(starts))
+
+
+def test_a_border_moves_to_the_end_of_the_longest_silence() -> None:
+    burst = [0, 1, 2, 3, 8, 9, 10, 11, 14, 15, 16, 17, 18, 19, 20, 21]
+    starts = block_starts(np.array(burst) * NS, block_s=10)
+    # From 5 to 15 s the longest silence is that from 3 to 8 s, then nothing is left that is too long for one block.
+    assert (starts / NS).tolist() == [0, 8]
+
+
+def test_equal_silences_leave_the_border_where_it_was() -> None:
+    assert (block_starts(np.array(every(0.5, 100)), block_s=10) / NS).tolist() == [0, 10, 20, 30, 40]
+
+
+def test_a_long_silence_belongs_to_the_block_before_it() -> None:
+    starts = block_starts(np.array([0, 1, 2, 5_000, 5_001, 5_300]) * NS, block_s=10)
+    assert (starts / NS).tolist() == [0, 5_000, 5_300]
+
+
+tangled = st.lists(
+    st.tuples(st.integers(0, 600 * NS), st.integers(0, 60), st.integers(0, 200)), min_size=60, max_size=120
+).map(sorted)
+
+
+@given(tangled, st.integers(0, 2**40), st.booleans())
+def test_conversations_stay_whole_and_alike_ones_together(
+    draws: list[tuple[int, int, int]], seed: int, timed: bool
+) -> None:
+    rows = columns([one - draws[0][0] for one, _, _ in draws], [conversation for _, conversation, _ in draws])
+    first_with: dict[int, int] = {}
+    pairs = [
+        (first_with.setdefault(prompt, number), number)
+        for number, (_, _, prompt) in zip(rows.conversations.tolist(), draws, strict=True)
+    ]
     try:
-        parts = split(rows, shares=SHARES, seed=seed, block_s=10)
+        found = split(rows, alike(*pairs), seed=seed, timed=timed)
     except ValueError as refusal:
         assert "nothing is left for" in str(refusal)  # noqa: PT017 - a refusal is a right answer for tangled traffic
         return
-    assert_a_fair_split(rows, parts)
-    assert parts == split(list(reversed(rows)), shares=SHARES, seed=seed, block_s=10) or same_times(rows)
+    assert found.part_of.shape == rows.arrivals_ns.shape
+    for names in (rows.conversations.tolist(), [prompt for _, _, prompt in draws]):
+        parts_of = Counter(set(zip(names, found.part_of.tolist(), strict=True)))
+        assert len(parts_of) == len(set(names))
+    assert sum(found.document["achieved"].values()) == pytest.approx(1)
 
 
-def same_times(rows: list[Row]) -> bool:
-    return len({one.arrival_ns for one in rows}) < len(rows)
+@given(tangled, st.integers(0, 2**40))
+def test_stretches_are_the_set_s_whole_time_and_hold_what_did_not_move(
+    draws: list[tuple[int, int, int]], seed: int
+) -> None:
+    rows = columns([one - draws[0][0] for one, _, _ in draws], [conversation for _, conversation, _ in draws])
+    try:
+        found = split(rows, seed=seed)
+    except ValueError:
+        return
+    laid = sorted((*stretch, kind) for kind, stretches in found.stretches.items() for stretch in stretches)
+    assert [laid[0][0], laid[-1][1]] == [0, int(rows.arrivals_ns[-1]) + 1]
+    assert all(one[1] == other[0] and one[2] != other[2] for one, other in pairwise(laid))
+    owner = [next(kind for start, end, kind in laid if start <= arrival < end) for arrival in rows.arrivals_ns.tolist()]
+    foreign = sum(found.kinds[part] != kind for part, kind in zip(found.part_of.tolist(), owner, strict=True))
+    assert found.document["foreign_share"] == pytest.approx(foreign / len(rows))
 
 
 def test_shares_come_out_close() -> None:
-    rows = [row(number, number / 2) for number in range(1_000)]
-    parts = split(rows, shares=SHARES, seed=5, block_s=10)
-    assert {name: len(part) for name, part in parts.items()} == {"tuning": 400, "held_out": 400, "evaluation": 200}
+    found = split(columns(every(0.5, 1_000)), seed=5)
+    assert np.bincount(found.part_of).tolist() == [400, 400, 200]
+    assert found.document == {
+        "shares": SHARES,
+        "achieved": SHARES,
+        "seed": 5,
+        "block_s": 10,
+        "blocks": 50,
+        "near_duplicates": {
+            "threshold": 0.8,
+            "method": "told",
+            "conversations_joined": 0,
+            "largest_group": {"conversations": 1, "rows": 1},
+        },
+        "foreign_share": 0.0,
+        "warnings": [],
+    }
+
+
+def test_a_part_can_be_left_out() -> None:
+    for shares in ({"tuning": 0.4, "held-out": 0.6}, {"tuning": 0.4, "held-out": 0.6, "evaluation": 0}):
+        found = split(columns(every(0.5, 1_000)), shares=shares)
+        assert found.kinds == ("tuning", "held-out")
+        assert np.bincount(found.part_of).tolist() == [400, 600]
 
 
 def test_another_seed_gives_another_split() -> None:
-    rows = [row(number, number) for number in range(300)]
-    assert split(rows, shares=SHARES, seed=1, block_s=10) != split(rows, shares=SHARES, seed=2, block_s=10)
+    rows = columns(every(1, 300))
+    one, other = (split(rows, seed=seed) for seed in (1, 2))
+    assert one.stretches != other.stretches
 
 
-def test_a_block_stays_together_and_a_conversation_follows_its_first_request() -> None:
-    rows = [row(number, number, conversation="long" if number % 10 == 0 else "") for number in range(200)]
-    parts = split(rows, shares=SHARES, seed=3, block_s=20)
-    part_of = {one.id: name for name, part in parts.items() for one in part}
-    assert {part_of[f"r{number}"] for number in range(0, 200, 10)} == {part_of["r1"]}
-    for block in range(10):
-        assert len({part_of[f"r{number}"] for number in range(block * 20, block * 20 + 20) if number % 10}) == 1
+def test_a_conversation_follows_its_first_request() -> None:
+    names = [-1 if number % 10 == 0 else number for number in range(200)]
+    found = split(columns(every(1, 200), names), seed=3)
+    assert len(set(found.part_of[::10].tolist())) == 1
+    assert found.part_of[0] == found.part_of[1]
 
 
-def test_the_later_of_two_equal_prompts_moves_to_the_earlier_part() -> None:
-    rows = [row(number, number) for number in range(200)]
-    plain = split(rows, shares=SHARES, seed=3, block_s=10)
-    earlier = plain["held_out"][0]
-    later = next(one for one in reversed(rows) if one not in plain["held_out"])
-    same = later.model_copy(update={"messages": earlier.messages})
-    parts = split([same if one is later else one for one in rows], shares=SHARES, seed=3, block_s=10)
-    part_of = {one.id: name for name, part in parts.items() for one in part}
-    assert part_of[later.id] == part_of[earlier.id]
+def test_the_later_of_two_alike_conversations_moves_to_the_earlier_part() -> None:
+    rows = columns(every(1, 200))
+    plain = split(rows, seed=3)
+    earlier = int(np.flatnonzero(plain.part_of == 1)[0])
+    later = int(np.flatnonzero(plain.part_of != 1)[-1])
+    found = split(rows, alike((later, earlier)), seed=3)
+    assert found.part_of[later] == found.part_of[earlier]
+
+
+def test_without_times_the_groups_are_handed_out() -> None:
+    rows = columns([0] * 100, [number // 2 for number in range(100)])
+    found = split(rows, alike((0, 1)), timed=False)
+    assert np.bincount(found.part_of).tolist() == [40, 40, 20]
+    assert found.part_of[0] == found.part_of[3]
+    assert found.stretches == {kind: [[0, 1]] for kind in SHARES}
+    assert (found.document["block_s"], found.document["blocks"], found.document["foreign_share"]) == (None, 0, 0.0)
+
+
+def test_groups_hang_together_through_others() -> None:
+    pairs = np.array([[4, 1], [5, 4], [2, 3]], dtype=np.int32)
+    assert groups_of(6, pairs).tolist() == [0, 1, 2, 2, 1, 1]
+
+
+def test_a_missed_share_is_explained_by_what_hangs_together() -> None:
+    rows = columns(every(1, 200))
+    found = split(
+        rows, alike(*((0, number) for number in range(1, 120))), shares={"tuning": 0.5, "held-out": 0.5}, seed=1
+    )
+    (warning,) = found.document["warnings"]
+    assert "120 conversations (120 requests) hang together by alike prompts" in warning
+    assert warning.endswith("raise --similarity, or use fewer parts")
+    assert found.document["near_duplicates"]["conversations_joined"] == 120
+
+
+def test_a_missed_share_is_explained_by_few_blocks() -> None:
+    found = split(columns(every(1, 60)), shares={"tuning": 0.5, "held-out": 0.5}, block_s=20)
+    (warning,) = found.document["warnings"]
+    assert "held-out has 33% of the requests instead of 50%" in warning
+    assert "the traffic has 3 time blocks: choose shorter ones" in warning
 
 
 @pytest.mark.parametrize(
     ("shares", "block_s", "words"),
     [
-        ({"tuning": 0.5, "held_out": 0.4}, 10, "add up to 1, not tuning 0.5, held_out 0.4"),
-        ({"tuning": 1.0, "held_out": 0.0}, 10, "above 0"),
-        (SHARES, 0, "longer than 0 s, not 0 s"),
+        ({"tuning": 0.5, "held-out": 0.4}, 10, "add up to 1, and can't be tuning 0.5, held-out 0.4"),
+        ({"tuning": 1.0, "held-out": 0.0}, 10, "above 0"),
+        ({"tuning": 1.5, "held-out": -0.5}, 10, "above 0"),
+        ({"tuning": 0.5, "held-out": float("nan")}, 10, "held-out nan"),
+        ({"held-out": 0.5, "evaluation": 0.5}, 10, "to tuning and held-out"),
+        ({"tuning": 0.5, "held-out": 0.4, "spare": 0.1}, 10, "spare 0.1"),
+        ({}, 10, "to tuning and held-out"),
+        (SHARES, 0, "longer than 0 s and end, not 0 s"),
+        (SHARES, float("nan"), "not nan s"),
+        (SHARES, float("inf"), "not inf s"),
         (SHARES, 1_000, "1 time blocks of 1000 s for 3 parts; choose shorter blocks"),
     ],
 )
 def test_a_split_that_can_not_be_is_refused(shares: dict[str, float], block_s: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        split([row(number, number) for number in range(50)], shares=shares, seed=1, block_s=block_s)
+        split(columns(every(1, 50)), shares=shares, block_s=block_s)
 
 
-def test_statistics_of_a_hand_made_part() -> None:
-    rows = [
-        row(0, 100, prompt="ab"),
-        row(1, 101, prompt="abcd", class_="rewrite"),
-        row(2, 102, prompt="abc"),
-        row(3, 125, conversation="c0", prompt="abcdefgh"),
-    ]
-    # Counts per 10 s: 3, 0, 1; mean 4/3, sample variance 7/3, dispersion 7/4.
-    statistics = part_statistics(rows)
-    assert statistics.pop("dispersion_10s") == pytest.approx(1.75)
-    assert statistics == {
-        "count": 4,
-        "classes": {"chat": 3, "rewrite": 1},
-        "conversations": 3,
-        "duration_s": 25.0,
-        "prompt_characters": {"p50": 3, "p90": 8, "max": 8},
-        "max_tokens": {"p50": 9, "max": 11},
-        "bucket_s": 10,
-        "arrivals": [3, 0, 1],
-    }
-
-
-def test_statistics_of_nothing() -> None:
-    assert part_statistics([]) == {
-        "count": 0,
-        "classes": {},
-        "conversations": 0,
-        "duration_s": 0.0,
-        "prompt_characters": {"p50": None, "p90": None, "max": None},
-        "max_tokens": {"p50": None, "max": None},
-        "dispersion_10s": None,
-        "bucket_s": 10,
-        "arrivals": [],
-    }
-
-
-@given(st.lists(st.floats(0, 1e9), min_size=1, max_size=50))
-def test_the_chart_has_few_bars_and_every_request(arrivals: list[float]) -> None:
-    statistics = part_statistics([row(number, arrival_s) for number, arrival_s in enumerate(arrivals)])
-    assert len(statistics["arrivals"]) <= 180
-    assert sum(statistics["arrivals"]) == len(arrivals)
-
-
-@pytest.mark.skipif(not DEMO.exists(), reason="the demo's traffic is not written yet")
-def test_the_demo_traffic_splits_fairly() -> None:
-    rows = list(read_rows(DEMO))
-    parts = split(rows, shares=SHARES, seed=1, block_s=60)
-    assert_a_fair_split(rows, parts)
-    for name, part in parts.items():
-        assert len(part) / len(rows) == pytest.approx(SHARES[name], abs=0.1)
+def test_too_many_blocks_are_refused() -> None:
+    with pytest.raises(ValueError, match="over 100,000 time blocks of 1e-09 s: choose longer blocks"):
+        split(columns(every(1, 100_010)), block_s=1e-9)

@@ -4,6 +4,7 @@ from loadtests.traffic.importers.entries import LengthRow, Rules
 from loadtests.traffic.importers.importing import FORMAT_NAMES, LINE_LIMIT, Wanted, import_file
 from loadtests.traffic.importers.mapped import TARGETS, read_mapping
 from loadtests.traffic.importers.problems import ImportRefused, Problem, Reason
+from loadtests.traffic.importers.redaction import Redaction, read_pattern
 
 __all__ = [
     "FORMAT_NAMES",
@@ -13,8 +14,10 @@ __all__ = [
     "LengthRow",
     "Problem",
     "Reason",
+    "Redaction",
     "Rules",
     "Wanted",
     "import_file",
     "read_mapping",
+    "read_pattern",
 ]

@@ -7,12 +7,11 @@ from typing import Any
 
 from loadtests.traffic.importers.formats import FORMATS, OWN, Shape
 from loadtests.traffic.importers.lines import BOM, split_lines
-from loadtests.traffic.importers.problems import Problem, Unreadable
+from loadtests.traffic.importers.problems import Problem, Unreadable, name_shown
 from loadtests.traffic.importers.records import json_lines, json_list
 
 LOOKED_AT = 20
 SHOWN_NAMES = 12
-LONGEST_NAME = 40
 
 
 def shape_of(head: bytes) -> Shape:
@@ -93,8 +92,8 @@ def looks_like(head: bytes, shape: Shape) -> str:
     cells = first_cells(head, shape)
     if len(cells) < 2:
         return "one column of text; if every line is a prompt, give --format tsv --no-header --map 1=prompt"
-    # What is too long for a name may be a prompt, and isn't quoted.
-    quoted = listed(cells) if max(map(len, cells)) <= LONGEST_NAME else "too long for names"
+    # One that is no name may be a prompt, and then its neighbours may be the rest of it: none is quoted.
+    quoted = listed(cells) if all(name_shown(cell) == cell for cell in cells) else "too long for names"
     return (
         f"its first line has {len(cells)} columns, {quoted}; say with --map which of them is what "
         "(by number, from 1, with --no-header if these are no names)"
@@ -102,4 +101,5 @@ def looks_like(head: bytes, shape: Shape) -> str:
 
 
 def listed(names: list[str]) -> str:
-    return ", ".join([*map(repr, names[:SHOWN_NAMES]), "…"] if len(names) > SHOWN_NAMES else map(repr, names))
+    quoted = [repr(name_shown(name)) for name in names[:SHOWN_NAMES]]
+    return ", ".join([*quoted, "…"] if len(names) > SHOWN_NAMES else quoted)

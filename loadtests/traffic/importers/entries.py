@@ -13,6 +13,7 @@ from loadtests.canonical import canonical
 from loadtests.traffic.importers.blocks import Block
 from loadtests.traffic.importers.drafts import Draft, numbered
 from loadtests.traffic.importers.problems import BadField, Problem, Reason
+from loadtests.traffic.importers.redaction import Redaction
 from loadtests.traffic.rows import NANOSECONDS, Row, Sampling
 
 CHARACTERS_PER_TOKEN = 4
@@ -49,6 +50,7 @@ class Rules:
     class_: str | None = None
     max_tokens: int = 1024
     max_context: int | None = None
+    redaction: Redaction | None = None
 
 
 class Entry(NamedTuple):

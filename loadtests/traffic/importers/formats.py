@@ -15,7 +15,7 @@ from loadtests.traffic.importers.drafts import (
     name_of,
     user,
 )
-from loadtests.traffic.importers.problems import BadField, Problem, Reason, Unreadable
+from loadtests.traffic.importers.problems import BadField, Problem, Reason, Unreadable, name_shown
 from loadtests.traffic.importers.records import Found, Record
 from loadtests.traffic.importers.values import (
     UNITS,
@@ -50,7 +50,7 @@ class Format:
     def check(self, names: list[str]) -> None:
         lacking = [name for name in self.needs if name not in names]
         if lacking:
-            columns = ", ".join(map(repr, names))
+            columns = ", ".join(repr(name_shown(name)) for name in names)
             raise Unreadable(f"no column {', '.join(map(repr, lacking))}; the columns are {columns}")
 
     def unread(self, record: Record) -> Iterator[str]:

@@ -7,7 +7,7 @@ import os
 import shutil
 import tempfile
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from hashlib import sha256
@@ -25,8 +25,9 @@ from loadtests.traffic.importers.formats import FORMATS, Format, Shape, drafts
 from loadtests.traffic.importers.gathered import Gathered, Ordered, Spool
 from loadtests.traffic.importers.join import Donors
 from loadtests.traffic.importers.mapped import ColumnMap, mapped_format
-from loadtests.traffic.importers.problems import BadField, ImportRefused, Problem, Reason, Unreadable
+from loadtests.traffic.importers.problems import BadField, ImportRefused, Problem, Reason, Unreadable, name_shown
 from loadtests.traffic.importers.records import Found, json_lines, json_list, table
+from loadtests.traffic.importers.redaction import Redactor
 from loadtests.traffic.importers.source import Source, opened
 
 AUTO = "auto"
@@ -34,6 +35,13 @@ SHAPES: dict[str, Shape] = {"csv": "csv", "tsv": "tsv", "jsonl": "json", "json":
 FORMAT_NAMES = (AUTO, *FORMATS, *SHAPES)
 LINE_LIMIT = 8 << 20
 MOST_NAMES = 100
+
+# Gets the bytes of the file that were read, and those that there are. What it raises ends the import.
+Tell = Callable[[int, int], None]
+
+
+def tell_nobody(done: int, of: int) -> None:
+    """Nobody waits for news."""
 
 
 @dataclass(frozen=True)
@@ -51,15 +59,15 @@ class Wanted:
     line_limit: int = LINE_LIMIT
 
 
-def import_file(wanted: Wanted, out: Path) -> dict[str, Any]:
+def import_file(wanted: Wanted, out: Path, tell: Tell = tell_nobody) -> dict[str, Any]:
     """Write the set into ``out``, a new or empty directory, and give what import.json says.
 
-    Raises ImportRefused, and OSError where the disk fails; then ``out`` is as it was.
+    Raises ImportRefused, OSError where the disk fails, and what ``tell`` raises; then ``out`` is as it was.
     """
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise ImportRefused(f"{out} is there and not empty: a set is never written over")
     with workspace(out) as (work, scratch):
-        document = imported(wanted, work, scratch)
+        document = imported(wanted, work, scratch, tell)
         write(work / "import.json", [canonical(document), b"\n"])
         sync_directory(work)
         make_directory(out.parent)
@@ -81,7 +89,7 @@ def workspace(out: Path) -> Iterator[tuple[Path, Path]]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def imported(wanted: Wanted, work: Path, scratch: Path) -> dict[str, Any]:
+def imported(wanted: Wanted, work: Path, scratch: Path, tell: Tell) -> dict[str, Any]:
     with (
         (work / "problems.jsonl").open("wb") as problems,
         tempfile.TemporaryFile(dir=scratch) as rows_file,
@@ -89,14 +97,14 @@ def imported(wanted: Wanted, work: Path, scratch: Path) -> dict[str, Any]:
     ):
         donor = read_donor(wanted, wanted.donor, problems, donors_file) if wanted.donor else None
         log = Log(wanted.path.name, problems, refuse=wanted.refuse)
-        reading = Reading(wanted, log, Gathered(Spool(rows_file)), donor.donors if donor else None)
+        reading = Reading(wanted, log, Gathered(Spool(rows_file)), donor.donors if donor else None, tell)
         source = reading.read()
         ordered = reading.rows.ordered()
         log.add_all(ordered.problems())
         if not len(ordered):
             raise ImportRefused(f"{wanted.path.name} holds no request that can be used{log.why()}")
         sync(problems)
-        digest = write(work / "rows.jsonl", ordered.content())
+        digest = write(work / "rows.jsonl", told(ordered.content(), lambda: tell(source["bytes"], source["bytes"])))
     return described(reading, ordered, donor) | {"digest": digest, "source": source}
 
 
@@ -133,10 +141,13 @@ class Log:
 class Reading:
     """One pass over one file, into ``rows``."""
 
-    def __init__(self, wanted: Wanted, log: Log, rows: Gathered, donors: Donors | None = None) -> None:
-        self.wanted, self.log, self.rows = wanted, log, rows
+    def __init__(
+        self, wanted: Wanted, log: Log, rows: Gathered, donors: Donors | None = None, tell: Tell = tell_nobody
+    ) -> None:
+        self.wanted, self.log, self.rows, self.tell = wanted, log, rows, tell
         self.format = ""
         self.unread: Counter[str] = Counter()
+        self.redactor = Redactor(wanted.rules.redaction)
         self._donors = donors
 
     def read(self) -> dict[str, Any]:
@@ -151,7 +162,9 @@ class Reading:
             return source.document()
 
     def _read_rows(self, source: Source) -> int:
-        head, chunks = with_head(source.chunks(), self.wanted.line_limit)
+        size = self.wanted.path.stat().st_size
+        chunks = told(source.chunks(), lambda: self.tell(source.bytes_read, size))
+        head, chunks = with_head(chunks, self.wanted.line_limit)
         format_ = chosen(self.wanted, head)
         self.format = format_.name
         limit = self.wanted.line_limit
@@ -171,6 +184,7 @@ class Reading:
         return line
 
     def _leave_aside(self, name: str, count: int) -> None:
+        name = name_shown(name)
         if name in self.unread or len(self.unread) < MOST_NAMES:
             self.unread[name] += count
 
@@ -188,7 +202,8 @@ class Reading:
     def _take(self, draft: Draft) -> None:
         own_id = draft.id is not None
         try:
-            entry = entry_of(draft, self.wanted.rules)
+            messages, changed = self.redactor.redacted(draft.messages, draft.line)
+            entry = entry_of(draft._replace(messages=messages), self.wanted.rules)
             self.rows.check(entry, own_id=own_id)
             self.rows.note(entry, own_id=own_id)
             if self._donors:
@@ -197,11 +212,18 @@ class Reading:
             self.log.add(bad.at(draft.line))
         else:
             self.rows.keep(entry)
+            self.redactor.count(changed)
 
     def _joined(self, entry: Entry, donors: Donors) -> Entry:
         if entry.has_text:
             raise ImportRefused(f"{self.wanted.path.name} has text of its own: a donor is for a trace of lengths")
         return donors.joined(entry, self.wanted.rules.max_context)
+
+
+def told(chunks: Iterable[bytes], tell: Callable[[], None]) -> Iterator[bytes]:
+    for chunk in chunks:
+        tell()
+        yield chunk
 
 
 def with_head(chunks: Iterator[bytes], limit: int) -> tuple[bytes, Iterator[bytes]]:
@@ -237,12 +259,13 @@ class Donor:
     donors: Donors
     name: str
     document: dict[str, Any]
+    redactor: Redactor
 
 
 def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -> Donor:
     """The donor set: a file of real text in a format that is known, such as the rows.jsonl of an import."""
     log = Log(path.name, problems, refuse=wanted.refuse)
-    asked = Wanted(path, line_limit=wanted.line_limit)
+    asked = Wanted(path, rules=Rules(redaction=wanted.rules.redaction), line_limit=wanted.line_limit)
     reading = Reading(asked, log, Gathered(Spool(file), payloads=True))
     source = reading.read()
     rows = reading.rows
@@ -258,7 +281,7 @@ def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -
         payload=rows.spool.read,
     )
     document = {**source, "format": reading.format, "rows": len(rows.spool), "skipped": log.skipped}
-    return Donor(donors, path.name, document)
+    return Donor(donors, path.name, document, reading.redactor)
 
 
 LENGTHS_ALONE = (
@@ -288,6 +311,8 @@ def described(reading: Reading, ordered: Ordered, donor: Donor | None) -> dict[s
             "repeated": ordered.repeated_times,
         },
         "join": None if donor is None else {**donor.donors.document(), "donor": donor.document},
+        # Where text was joined, the donor's rows are counted: the trace has no text to take anything out of.
+        "redaction": (donor.redactor if donor else reading.redactor).document(),
     }
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 SHOWN = 40
 WORD = re.compile(r"[A-Za-z]{4}")
+MOST_WORDS = 3
 
 
 class Reason(StrEnum):
@@ -51,14 +52,14 @@ class Problem:
         return {
             "file": file,
             "line": self.line,
-            "field": self.field,
+            "field": name_shown(self.field),
             "reason": str(self.reason),
             "detail": self.detail,
         }
 
     def sentence(self, file: str) -> str:
         detail = f" ({self.detail})" if self.detail else ""
-        return f"{file}, line {self.line}, field {self.field}: {self.reason}{detail}"
+        return f"{file}, line {self.line}, field {name_shown(self.field)}: {self.reason}{detail}"
 
 
 class BadField(Exception):
@@ -86,3 +87,10 @@ def shown(value: object) -> str:
     if len(text) <= SHOWN and text.isascii() and text.isprintable() and not WORD.search(text):
         return text
     return f"{len(text)} characters"
+
+
+def name_shown(name: str) -> str:
+    """A column or field as the file names it. What is too long for a name, or a sentence, may be a prompt."""
+    if len(name) <= SHOWN and len(re.findall(r"[^\W\d_]{2,}", name)) <= MOST_WORDS:
+        return name
+    return f"a name of {len(name)} characters"

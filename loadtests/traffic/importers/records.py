@@ -9,7 +9,7 @@ from json import JSONDecodeError, JSONDecoder
 from typing import Any, NamedTuple, NoReturn
 
 from loadtests.traffic.importers.lines import Line, split_lines
-from loadtests.traffic.importers.problems import Problem, Reason, Unreadable
+from loadtests.traffic.importers.problems import Problem, Reason, Unreadable, name_shown
 
 WHOLE = "(whole line)"
 ONLY = "1"
@@ -170,7 +170,7 @@ def table(
 def check_names(names: list[str], check: CheckColumns) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise Unreadable(f"the header names {', '.join(map(repr, twice))} more than once")
+        raise Unreadable(f"the header names {', '.join(repr(name_shown(name)) for name in twice)} more than once")
     check(names)
 
 

@@ -73,6 +73,10 @@ class Source:
             return stream
         return self._file
 
+    @property
+    def bytes_read(self) -> int:
+        return self._hashed.size
+
     def document(self) -> dict[str, Any]:
         while self._file.read(CHUNK):
             # What a reader left, such as bytes after the end of the compressed part, belongs to the file too.

@@ -1,0 +1,174 @@
+"""Which part each row of a set goes to: whole conversations, whole blocks of time, nothing alike on two sides."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from loadtests.traffic.arrivals import generator_for
+from loadtests.traffic.columns import Columns, Int64
+from loadtests.traffic.groups import Int32, Pairs, groups_of
+from loadtests.traffic.time_blocks import block_starts, blocks_of, stretches_of
+
+KINDS = ("tuning", "held-out", "evaluation")
+NEEDED = KINDS[:2]
+FURTHEST_FROM_SHARE = 0.05
+
+Stretches = list[list[int]]
+
+
+@dataclass(frozen=True)
+class Division:
+    """``part_of`` holds each row's place in ``kinds``; ``document`` says how it came about."""
+
+    kinds: tuple[str, ...]
+    part_of: NDArray[np.int8]
+    stretches: dict[str, Stretches]
+    document: dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Alike:
+    """How alike prompts were looked for, and the conversations that hold such."""
+
+    pairs: Pairs
+    threshold: float
+    method: str
+
+
+def divide(
+    columns: Columns, alike: Alike, *, shares: Mapping[str, float], seed: int, block_s: float, timed: bool
+) -> Division:
+    """The rows by part.
+
+    A group of conversations, joined by prompts that are alike, belongs to the block of its first request: a prompt
+    seen in tuning is no test in the held-out part. Blocks are handed out in a drawn order, each to the part furthest
+    below its share of requests. Where nobody recorded times, a group is a unit of its own, handed out in the same
+    way. Raises ValueError where the shares or the block can't be, or where nothing is left for a part.
+    """
+    chosen = given(shares)
+    groups = groups_of(columns.conversation_count, alike.pairs)
+    starts = block_starts(columns.arrivals_ns, block_s=block_s) if timed else None
+    own_blocks = None if starts is None else blocks_of(columns.arrivals_ns, starts)
+    unit_of = units(columns, groups, own_blocks)
+    weights = np.bincount(unit_of, minlength=0 if starts is None else len(starts))
+    part_of_unit = assigned(weights, chosen, seed=seed)
+    part_of = part_of_unit[unit_of]
+    largest = largest_group(columns, groups)
+    counts = np.bincount(part_of, minlength=len(chosen))
+    check_parts(chosen, counts, largest, units=len(weights), block_s=block_s if timed else None)
+    document = {
+        "shares": chosen,
+        "achieved": {kind: float(count / len(columns)) for kind, count in zip(chosen, counts, strict=True)},
+        "seed": seed,
+        "block_s": block_s if timed else None,
+        "blocks": len(weights) if timed else 0,
+        "near_duplicates": {
+            "threshold": alike.threshold,
+            "method": alike.method,
+            "conversations_joined": int((np.bincount(groups)[groups] > 1).sum()),
+            "largest_group": largest,
+        },
+        "foreign_share": 0.0 if own_blocks is None else float((part_of_unit[own_blocks] != part_of).mean()),
+    }
+    return Division(
+        kinds=tuple(chosen),
+        part_of=part_of,
+        stretches=stretches_by_part(chosen, part_of_unit, starts, end_ns=columns.end_ns),
+        document={**document, "warnings": warnings(document, len(columns))},
+    )
+
+
+def given(shares: Mapping[str, float]) -> dict[str, float]:
+    """The shares that are more than nothing, in the order of ``KINDS``."""
+    chosen = {kind: float(shares[kind]) for kind in KINDS if shares.get(kind, 0) != 0}
+    possible = set(shares) <= set(KINDS) and set(NEEDED) <= set(chosen) and min(chosen.values()) > 0
+    if not possible or not abs(sum(chosen.values()) - 1) <= 1e-9:
+        named = ", ".join(f"{kind} {share:g}" for kind, share in shares.items())
+        raise ValueError(
+            f"shares go to tuning and held-out, and to evaluation if wanted; they are above 0 and add up to 1, "
+            f"and can't be {named}"
+        )
+    return chosen
+
+
+def units(columns: Columns, groups: Int32, own_blocks: Int64 | None) -> Int64:
+    """The unit that each row moves with: the block of its group's first request, or the group itself."""
+    group_of_row = groups[columns.conversations]
+    if own_blocks is None:
+        return np.unique(group_of_row, return_inverse=True)[1]
+    # Conversations are numbered as they appear, so a group has the number of its first, and that has its first row.
+    first_row = np.empty(columns.conversation_count, dtype=np.int64)
+    # Backwards, so that the first is the one that stays.
+    first_row[columns.conversations[::-1]] = np.arange(len(columns))[::-1]
+    blocks: Int64 = own_blocks[first_row[group_of_row]]
+    return blocks
+
+
+def assigned(weights: Int64, shares: Mapping[str, float], *, seed: int) -> NDArray[np.int8]:
+    """The part of each unit as a place in ``shares``, drawn by seed; ``weights`` are the requests per unit."""
+    total = int(weights.sum())
+    missing = [share * total for share in shares.values()]
+    part_of = np.zeros(len(weights), dtype=np.int8)
+    for unit in generator_for("split", seed).permutation(len(weights)).tolist():
+        part = missing.index(max(missing))
+        part_of[unit] = part
+        missing[part] -= int(weights[unit])
+    return part_of
+
+
+def stretches_by_part(
+    kinds: Mapping[str, float], part_of_unit: NDArray[np.int8], starts: Int64 | None, *, end_ns: int
+) -> dict[str, Stretches]:
+    if starts is None:
+        return {kind: [[0, end_ns]] for kind in kinds}
+    return {kind: stretches_of(starts, part_of_unit == place, end_ns) for place, kind in enumerate(kinds)}
+
+
+def largest_group(columns: Columns, groups: Int32) -> dict[str, int]:
+    """The group with the most rows, of equals the earliest."""
+    rows = np.bincount(groups[columns.conversations])
+    largest = int(rows.argmax())
+    return {"conversations": int((groups == largest).sum()), "rows": int(rows[largest])}
+
+
+def check_parts(
+    shares: Mapping[str, float], counts: Int64, largest: Mapping[str, int], *, units: int, block_s: float | None
+) -> None:
+    empty = ", ".join(kind for kind, count in zip(shares, counts, strict=True) if not count)
+    if not empty:
+        return
+    pieces = "groups of conversations" if block_s is None else f"time blocks of {block_s:g} s"
+    what = "import more traffic" if block_s is None else "choose shorter blocks or import more traffic"
+    together = f", and {hang_together(largest)}" if largest["conversations"] > 1 else ""
+    raise ValueError(
+        f"nothing is left for {empty}: the traffic has {units} {pieces} for {len(shares)} parts{together}; {what}"
+    )
+
+
+def hang_together(largest: Mapping[str, int]) -> str:
+    return f"{largest['conversations']:,} conversations ({largest['rows']:,} requests) hang together by alike prompts"
+
+
+def warnings(document: Mapping[str, Any], rows: int) -> list[str]:
+    shares, achieved = document["shares"], document["achieved"]
+    missed = [kind for kind, share in shares.items() if abs(achieved[kind] - share) > FURTHEST_FROM_SHARE]
+    if not missed:
+        return []
+    said = ", ".join(
+        f"{kind} has {achieved[kind]:.0%} of the requests instead of {shares[kind]:.0%}" for kind in missed
+    )
+    return [f"{said}: {why_missed(document, rows)}"]
+
+
+def why_missed(document: Mapping[str, Any], rows: int) -> str:
+    alike = document["near_duplicates"]
+    largest = alike["largest_group"]
+    if largest["conversations"] > 1 and largest["rows"] > FURTHEST_FROM_SHARE * rows:
+        remedy = "use fewer parts" if alike["threshold"] == 1 else "raise --similarity, or use fewer parts"
+        return f"{hang_together(largest)} and stay on one side: {remedy}"
+    if document["block_s"] is None:
+        return "too few conversations, or some with a large share of the requests: import more traffic"
+    return f"the traffic has {document['blocks']:,} time blocks: choose shorter ones, or import more traffic"

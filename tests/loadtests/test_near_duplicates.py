@@ -1,0 +1,148 @@
+"""Prompts that are nearly equal are found, in any script, and others aren't taken for such."""
+
+import random
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtests.traffic.columns import read_columns
+from loadtests.traffic.groups import groups_of
+from loadtests.traffic.near_duplicates import (
+    CHARACTERS_AT_ONCE,
+    WORD,
+    compared_text,
+    jaccard,
+    read_prompts,
+    shingle_hashes,
+    words_of,
+)
+from loadtests.traffic.rows import Message, Row, part_content
+
+
+def row(number: int, *texts: str, system: str = "", conversation: str = "") -> Row:
+    spoken = [Message(role="user", content=text) for text in texts]
+    return Row(
+        id=f"r{number}",
+        conversation=conversation or f"c{number}",
+        arrival_s=number,
+        class_="chat",
+        messages=(*([Message(role="system", content=system)] if system else []), *spoken),
+        max_tokens=8,
+    )
+
+
+def pairs(
+    rows: list[Row], threshold: float = 0.8, tell: Callable[[int], None] = lambda done: None
+) -> set[frozenset[int]]:
+    with tempfile.TemporaryDirectory() as directory, tempfile.TemporaryFile() as scratch:
+        path = Path(directory) / "rows.jsonl"
+        path.write_bytes(part_content(rows))
+        found = read_prompts(path, read_columns(path), threshold=threshold, scratch=scratch, tell=tell)
+    assert found.characters.tolist() == [sum(len(one.content) for one in row.messages) for row in rows]
+    return {frozenset(pair) for pair in found.pairs.tolist()}
+
+
+def words(rng: random.Random, count: int) -> list[str]:
+    return ["".join(rng.choices("abcdefghijklmnop", k=6)) for _ in range(count)]
+
+
+def characters(rng: random.Random, count: int) -> list[str]:
+    return [chr(rng.randrange(0x4E00, 0x9FA0)) for _ in range(count)]
+
+
+@given(st.integers(0, 2**32), st.sampled_from([30, 60, 300]), st.booleans())
+def test_one_word_in_thirty_changed_is_found_among_others(seed: int, length: int, chinese: bool) -> None:
+    rng = random.Random(seed)
+    drawn, between = (characters, "") if chinese else (words, " ")
+    texts = [drawn(rng, length) for _ in range(20)]
+    near = list(texts[3])
+    for start in range(0, length, 30):
+        near[start + rng.randrange(30)] = drawn(rng, 1)[0]
+    rows = [row(number, between.join(text)) for number, text in enumerate([*texts, near])]
+    assert pairs(rows) == {frozenset({3, 20})}
+
+
+def test_a_prompt_that_differs_in_case_marks_and_system_prompt_alone_is_the_same() -> None:
+    rows = [
+        row(0, "Why is my parcel still in Graz?", system="You are kind."),
+        row(1, "why is my parcel, STILL in graz", system="You are curt."),
+        row(2, "Why is my parcel not in Graz?"),
+    ]
+    assert pairs(rows) == {frozenset({0, 1})}
+
+
+def test_equal_messages_alone_where_that_is_asked() -> None:
+    rows = [row(0, "thanks"), row(1, "Thanks"), row(2, "thanks"), row(3, "thanks", system="Be kind.")]
+    assert pairs(rows, 1) == {frozenset({0, 2})}
+    assert pairs(rows) == {frozenset({0, other}) for other in (1, 2, 3)}
+
+
+@given(st.text(st.characters(max_codepoint=127)))
+def test_words_of_ascii_are_found_as_any_others(text: str) -> None:
+    assert words_of(text) == [word.encode() for word in WORD.findall(text)]
+
+
+def test_texts_without_words_are_compared_as_they_are() -> None:
+    rows = [row(0, "🙂"), row(1, "🙃"), row(2, "???"), row(3, "🙂")]
+    assert pairs(rows) == {frozenset({0, 3})}
+
+
+def test_system_prompts_are_compared_where_nothing_else_was_said() -> None:
+    assert compared_text([{"role": "system", "content": "Be Kind"}]) == "be kind"
+    assert compared_text([{"role": "system", "content": "Be"}, {"role": "user", "content": ""}]) == "be\n"
+    assert compared_text([{"role": "system", "content": "Be"}, {"role": "user", "content": "So?"}]) == "so?"
+
+
+def test_a_crowd_that_is_alike_hangs_together_through_few_pairs() -> None:
+    rng = random.Random(5)
+    template = words(rng, 200)
+    rows = [row(number, " ".join([*template, f"number{number}"])) for number in range(400)]
+    found = pairs(rows)
+    joined = np.array([sorted(pair) for pair in found], dtype=np.int32)
+    assert set(groups_of(400, joined).tolist()) == {0}
+    assert len(found) < 400 * 10
+
+
+def test_a_near_duplicate_is_found_in_a_crowd_that_shares_a_template() -> None:
+    rng = random.Random(6)
+    template = words(rng, 60)
+    own = [words(rng, 40) for _ in range(1_000)]
+    near = [*own[17][:20], "changed", *own[17][21:]]
+    rows = [row(number, " ".join([*template, *one])) for number, one in enumerate([*own, near])]
+    assert frozenset({17, 1_000}) in pairs(rows)
+
+
+@pytest.mark.parametrize(("threshold", "joined"), [(0.3, True), (0.6, True), (0.9, False)])
+def test_the_threshold_is_a_jaccard_similarity(threshold: float, joined: bool) -> None:
+    rng = random.Random(7)
+    shared = words(rng, 80)
+    rows = [row(number, " ".join([*shared, *words(rng, 15)])) for number in range(2)]
+    one, other = (shingle_hashes(row.messages[0].content) for row in rows)
+    assert jaccard(one, other) == pytest.approx(78 / (78 + 15 + 15))
+    assert bool(pairs(rows, threshold)) == joined
+
+
+def test_a_prompt_of_megabytes_is_compared_in_pieces() -> None:
+    rng = random.Random(8)
+    long = " ".join(words(rng, 400_000))
+    assert len(long) > 2 * CHARACTERS_AT_ONCE
+    assert pairs([row(0, long), row(1, f"{long} end"), row(2, "short")]) == {frozenset({0, 1})}
+
+
+def test_what_tell_raises_ends_the_search() -> None:
+    def stop(done: int) -> None:
+        raise InterruptedError
+
+    with pytest.raises(InterruptedError):
+        pairs([row(0, "one"), row(1, "two")], tell=stop)
+
+
+@pytest.mark.parametrize("threshold", [0, -1, 1.1, float("nan")])
+def test_a_similarity_that_can_not_be_is_refused(threshold: float) -> None:
+    with pytest.raises(ValueError, match="similarity must be above 0 and at most 1, not"):
+        pairs([row(0, "one")], threshold)
