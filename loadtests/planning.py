@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 from loadtests.statistics.order import arm_orders, level_order
 from loadtests.traffic.levels import Level
-from loadtests.traffic.plan import Segment, segments
+from loadtests.traffic.plan import Segment, Stretches, segments
 from loadtests.traffic.rows import Row
 
 SCHEMA = "draftproof.campaign/1"
@@ -48,43 +48,49 @@ def plan_boots(
     peak: str,
     pairs: int,
     seed: int,
+    stretches: Stretches | None = None,
 ) -> list[PlannedBoot]:
     """The boots of a campaign in the order in which they run.
 
-    ``baseline`` and the values of ``candidates`` are configuration digests; ``rows`` is the part it draws from.
-    Raises ValueError when the part has too few requests.
+    ``baseline`` and the values of ``candidates`` are configuration digests; ``rows`` is the part it draws from and
+    ``stretches`` the unbroken times the part was cut from. Raises ValueError when the part has too few requests.
     """
+    own = Arm(BASELINE, "", baseline)
     match purpose:
         case "tuning":
-            return tuning_boots(baseline, candidates, rows, levels, seed)
+            placed = segments(rows, levels, pairs=1, seed=seed, wrap=True, stretches=stretches)
+            return tuning_boots(baseline, candidates, placed, [level.name for level in levels], seed)
         case "fallback":
-            return fallback_boots(baseline, rows, [level for level in levels if level.name == peak], seed)
+            at_peak = [level for level in levels if level.name == peak]
+            placed = segments(rows, at_peak, pairs=1, seed=seed + 1, wrap=True, stretches=stretches)
+            return [PlannedBoot(0, None, BASELINE, "", baseline, (PlannedTrial(peak, placed[0, peak]),))]
         case "noise-floor":
-            second = Arm("control", "", baseline)
-            return paired_boots(Arm(BASELINE, "", baseline), second, rows, levels, pairs, seed, wrap=True)
+            placed = segments(rows, levels, pairs=pairs, seed=seed, wrap=True, stretches=stretches)
+            return paired_boots(own, Arm("control", "", baseline), placed, pairs, seed)
         case "held-out":
             ((name, configuration),) = candidates.items()
-            second = Arm("candidate", name, configuration)
-            return paired_boots(Arm(BASELINE, "", baseline), second, rows, levels, pairs, seed, wrap=False)
+            placed = segments(rows, levels, pairs=pairs, seed=seed, wrap=False, stretches=stretches)
+            return paired_boots(own, Arm("candidate", name, configuration), placed, pairs, seed)
 
 
 def paired_boots(
-    first: Arm, second: Arm, rows: Sequence[Row], levels: Sequence[Level], pairs: int, seed: int, *, wrap: bool
+    first: Arm, second: Arm, placed: Mapping[tuple[int, str], Segment], pairs: int, seed: int
 ) -> list[PlannedBoot]:
-    stretches = segments(rows, levels, pairs=pairs, seed=seed, wrap=wrap)
+    levels = list(dict.fromkeys(name for _, name in placed))
     boots: list[PlannedBoot] = []
     for pair, order in enumerate(arm_orders(pairs, seed)):
-        trials = tuple(
-            PlannedTrial(name, stretches[pair, name])
-            for name in level_order([level.name for level in levels], seed, pair)
-        )
+        trials = tuple(PlannedTrial(name, placed[pair, name]) for name in level_order(levels, seed, pair))
         for arm in (first if name == BASELINE else second for name in order):
             boots.append(PlannedBoot(len(boots), pair, arm.name, arm.candidate, arm.configuration, trials))
     return boots
 
 
 def tuning_boots(
-    baseline: str, candidates: Mapping[str, str], rows: Sequence[Row], levels: Sequence[Level], seed: int
+    baseline: str,
+    candidates: Mapping[str, str],
+    placed: Mapping[tuple[int, str], Segment],
+    levels: Sequence[str],
+    seed: int,
 ) -> list[PlannedBoot]:
     """Baseline boots stand around the candidates' and between them, since two boots of one baseline differ too."""
     drawn = list(candidates.items())
@@ -93,7 +99,6 @@ def tuning_boots(
     ordered: list[tuple[str, str]] = [("", baseline), *drawn[:middle], ("", baseline), *drawn[middle:]]
     if middle < len(drawn):
         ordered.append(("", baseline))
-    stretches = segments(rows, levels, pairs=1, seed=seed, wrap=True)
     return [
         PlannedBoot(
             position,
@@ -101,19 +106,10 @@ def tuning_boots(
             "candidate" if name else BASELINE,
             name,
             configuration,
-            tuple(
-                PlannedTrial(level, stretches[0, level])
-                for level in level_order([one.name for one in levels], seed, position)
-            ),
+            tuple(PlannedTrial(level, placed[0, level]) for level in level_order(levels, seed, position)),
         )
         for position, (name, configuration) in enumerate(ordered)
     ]
-
-
-def fallback_boots(baseline: str, rows: Sequence[Row], levels: Sequence[Level], seed: int) -> list[PlannedBoot]:
-    stretches = segments(rows, levels, pairs=1, seed=seed + 1, wrap=True)
-    trials = tuple(PlannedTrial(level.name, stretches[0, level.name]) for level in levels)
-    return [PlannedBoot(0, None, BASELINE, "", baseline, trials)]
 
 
 def plan_document(

@@ -29,7 +29,7 @@ from loadtests.evidence.manifest import (
 )
 from loadtests.evidence.records import RequestRecord, records_content, status_counts
 from loadtests.evidence.store import EvidenceStore
-from loadtests.evidence.summary import lag_ms, summarise
+from loadtests.evidence.summary import summarise
 from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.progress import Progress
 from loadtests.generator.trial import TrialRun, WarmUp, run_trial, warm_up
@@ -252,6 +252,8 @@ async def open_loop(planned: Sequence[PlannedRequest], engine: RunningEngine, le
             level=level.name,
             window_s=level.duration_s,
             drain_s=level.drain_s,
+            warm_up_s=level.warm_up_s,
+            max_concurrency=level.max_concurrency,
             on_progress=lambda progress: keep(pulse, progress),
             stop=stop,
             server_alive=engine.alive,
@@ -295,12 +297,13 @@ def store_trial(
     engine: RunningEngine | None,
 ) -> None:
     store = EvidenceStore(settings.EVIDENCE_DIR)
-    plan = store.put(plan_content(planned, level.name))
+    summary = summary_of(boot, level, measured)
+    plan = store.put(plan_content(planned, level))
     records = store.put(records_content(measured.records))
-    manifest = store.put(manifest_content(manifest_of(boot, trial, level, measured, engine, plan, records)))
+    manifest = store.put(manifest_content(manifest_of(boot, trial, level, measured, engine, summary, plan, records)))
     difference = measured.counters.difference if measured.counters else {}
     result = TrialResult(
-        summary=summary_of(boot, level, measured),
+        summary=summary,
         progress={"planned": len(planned), "ended": status_counts(measured.records)},
         counters=difference,
         findings=measured.findings,
@@ -313,6 +316,7 @@ def store_trial(
 
 def summary_of(boot: Boot, level: Level, measured: Measured) -> dict[str, Any]:
     deadlines = {name: Deadline.model_validate(one) for name, one in boot.campaign.plan["deadlines"].items()}
+    deadlines = level.deadlines_over(deadlines)
     return summarise(measured.records, window_s=level.duration_s, deadlines=deadlines) | {
         "evidence_class": "measured",
         "fingerprints": named(measured.fingerprints),
@@ -327,6 +331,7 @@ def manifest_of(
     level: Level,
     measured: Measured,
     engine: RunningEngine | None,
+    summary: dict[str, Any],
     plan: str,
     records: str,
 ) -> Manifest:
@@ -347,9 +352,9 @@ def manifest_of(
             configuration=boot.configuration.digest,
             brief=campaign.brief_digest,
         ),
-        planned=len(measured.records),
-        statuses=dict(status_counts(measured.records)),
-        lag_ms=lag_ms(measured.records),
+        planned=summary["planned"],
+        statuses=summary["statuses"],
+        lag_ms=summary["lag_ms"],
         fingerprints=named(measured.fingerprints),
         findings=tuple(measured.findings),
         warm_up=WarmUpFacts(
@@ -357,6 +362,7 @@ def manifest_of(
             completed=measured.warm_up.completed,
             errors=tuple(measured.warm_up.errors),
         ),
+        warm_up_requests=summary.get("warm_up_requests", 0),
         seeds={"segment": trial.segment["seed"], "campaign": campaign.plan["seed"]},
         engine=boot.facts,
         counters=measured.counters,

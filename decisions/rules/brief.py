@@ -9,7 +9,7 @@ from yaml.constructor import ConstructorError
 
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import Configuration, Speculative, foreign_difference
-from loadtests.traffic.levels import Deadline, Level
+from loadtests.traffic.levels import ClassName, Deadline, Level, deadline_of
 
 Metric = Literal["attainment", "completion_quantile", "output_tokens_per_s"]
 GuardrailMetric = Literal[
@@ -36,7 +36,6 @@ def not_reserved(name: str) -> str:
 
 
 CandidateName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60), AfterValidator(not_reserved)]
-ClassName = Annotated[str, Field(min_length=1, max_length=60)]
 
 
 class Frozen(BaseModel):
@@ -191,7 +190,7 @@ class Brief(Frozen):
         for wanted in {cell.level for cell in cells} | {self.peak}:
             if wanted not in names:
                 raise ValueError(f"level {wanted!r} is used but not among the levels: {', '.join(names)}")
-        planned = self.rule.pairs * sum((level.arrival.rate or 0) * level.duration_s for level in self.levels)
+        planned = self.rule.pairs * sum(level.expected_requests or 0 for level in self.levels)
         if planned > MOST_REQUESTS:
             raise ValueError(f"the levels and pairs plan {planned:,.0f} requests, more than {MOST_REQUESTS:,}")
         if self.baseline.speculative is not None:
@@ -213,8 +212,9 @@ class Brief(Frozen):
     def level(self, name: str) -> Level:
         return next(level for level in self.levels if level.name == name)
 
-    def deadline(self, class_: str) -> Deadline | None:
-        return self.deadlines.get(class_) or self.deadlines.get("default")
+    def deadline(self, class_: str, level: str) -> Deadline | None:
+        """Of a class at a level: the level's own deadlines replace the brief's of the same name."""
+        return deadline_of(class_, self.level(level).deadlines_over(self.deadlines))
 
     def configuration(self, name: str) -> Configuration:
         """The configuration of 'baseline' or of a candidate by its name."""

@@ -1,7 +1,7 @@
 """What a verdict is computed from: one ``TrialEvidence`` per trial, as plain arrays and numbers."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 import numpy as np
@@ -26,7 +26,10 @@ STATUSES = ("completed", "failed", "timed_out", "cancelled", "refused", "not_sen
 @dataclass(frozen=True, eq=False)
 class TrialEvidence:
     """One trial. ``columns`` are those of its Parquet as ``columns_of`` gives them: shape (planned,) each, integers
-    with −1 for missing (a time or a count can't be negative), floats with NaN, texts with None."""
+    with −1 for missing (a time or a count can't be negative), floats with NaN, texts with None.
+
+    Both they and ``planned`` leave the level's warm-up out; its requests are in ``warm_up_columns``, for what the
+    engine counted of all. The window of ``window_s`` begins at ``window_start_ns``."""
 
     trial: str
     boot: str
@@ -51,6 +54,8 @@ class TrialEvidence:
     warm_up_planned: int
     warm_up_completed: int
     died: bool
+    window_start_ns: int = 0
+    warm_up_columns: Mapping[str, Array] = field(default_factory=dict)
 
     @property
     def order(self) -> tuple[str, int, str, str, str, int, str]:
@@ -58,10 +63,22 @@ class TrialEvidence:
         pair = -1 if self.pair is None else self.pair
         return self.purpose, pair, self.arm, self.candidate or "", self.level, self.boot_started_ns, self.trial
 
+    def with_warm_up(self, column: str) -> Array:
+        """A column over everything that was sent."""
+        if not self.warm_up_columns:
+            return self.columns[column]
+        return np.concatenate([self.warm_up_columns[column], self.columns[column]])
+
 
 def columns_of(table: pa.Table) -> dict[str, Array]:
     """A records table as arrays of one length; missing is −1 in integers, NaN in floats, None in texts and lists."""
     return {name: array_of(table.column(name)) for name in table.column_names}
+
+
+def window_and_warm_up(columns: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
+    """The columns of the requests in the window, and of those in the level's warm-up."""
+    warm = columns["warm_up"]
+    return ({name: one[~warm] for name, one in columns.items()}, {name: one[warm] for name, one in columns.items()})
 
 
 def array_of(column: pa.ChunkedArray) -> Array:
@@ -70,6 +87,8 @@ def array_of(column: pa.ChunkedArray) -> Array:
         return np.asarray(filled.to_numpy(), dtype=np.int64)
     if pa.types.is_floating(column.type):
         return np.asarray(pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(), dtype=np.float64)
+    if pa.types.is_boolean(column.type):
+        return np.asarray(column.to_pylist(), dtype=bool)
     texts = np.empty(len(column), dtype=object)
     texts[:] = column.to_pylist()
     return texts
@@ -84,12 +103,22 @@ def with_status(trial: TrialEvidence, *statuses: str) -> Bools:
     return np.isin(trial.columns["status"].astype(str), statuses)
 
 
+def gave_up(trial: TrialEvidence) -> Bools:
+    """Which requests their users cancelled as planned: no failure of the server, and not within deadline either."""
+    columns = trial.columns
+    if "give_up_ns" not in columns:
+        return np.zeros(len(columns["status"]), dtype=bool)
+    waited = (columns["give_up_ns"] != MISSING) & (columns["ended_ns"] >= columns["give_up_ns"])
+    return np.asarray(waited & with_status(trial, "cancelled"), dtype=bool)
+
+
 def classes_of(trial: TrialEvidence) -> list[str]:
     return sorted({str(one) for one in trial.columns["class"]})
 
 
 def first_token_s(trial: TrialEvidence) -> Floats:
-    """Seconds from the planned arrival to the first token, per planned request; +inf where it never completed."""
+    """Seconds from the planned arrival to the first token, per planned request; +inf where it never completed, be it
+    that its user gave up as planned."""
     columns = trial.columns
     return seconds_since_planned(columns["first_token_ns"], columns["planned_ns"], with_status(trial, "completed"))
 
@@ -100,7 +129,7 @@ def completion_s(trial: TrialEvidence) -> Floats:
 
 
 def has_deadline(trial: TrialEvidence, brief: Brief) -> Bools:
-    judged = {name for name in classes_of(trial) if brief.deadline(name) is not None}
+    judged = {name for name in classes_of(trial) if brief.deadline(name, trial.level) is not None}
     return np.isin(trial.columns["class"].astype(str), sorted(judged))
 
 
@@ -109,7 +138,7 @@ def within(trial: TrialEvidence, brief: Brief) -> Bools:
     classes = trial.columns["class"]
     first_limit, completion_limit = np.full(len(classes), -1.0), np.full(len(classes), -1.0)
     for name in classes_of(trial):
-        deadline = brief.deadline(name)
+        deadline = brief.deadline(name, trial.level)
         if deadline is not None:
             first_limit[classes == name] = deadline.first_token_s
             completion_limit[classes == name] = deadline.completion_s

@@ -13,6 +13,7 @@ from decisions.rules.evidence import (
     TrialEvidence,
     completion_s,
     first_token_s,
+    gave_up,
     has_deadline,
     in_class,
     with_status,
@@ -44,7 +45,8 @@ UNITS = {"first_token_quantile": "s", "completion_quantile": "s", "output_tokens
     "kv_cache_tokens": "tokens"
 }
 HIGHER_IS_BETTER = frozenset({"attainment", "output_tokens_per_s", "kv_cache_tokens"})
-# Gave up waiting (timed_out) is late, not failed; whatever else didn't complete counts as failed.
+# Late is not failed: neither what was still open at the end (timed_out) nor what a user cancelled as planned. Whatever
+# else didn't complete counts as failed.
 FAILED = ("failed", "refused", "cancelled", "not_sent")
 
 
@@ -114,7 +116,7 @@ def latency(measure: Measure, trial: TrialEvidence) -> Floats:
 def share_masks(measure: Measure, trial: TrialEvidence, brief: Brief) -> tuple[Bools, Bools]:
     """(which planned requests count, which are judged at all); attainment leaves out classes without a deadline."""
     if measure.metric == "failed_share":
-        return with_status(trial, *FAILED), np.ones(len(trial.columns["status"]), dtype=bool)
+        return with_status(trial, *FAILED) & ~gave_up(trial), np.ones(len(trial.columns["status"]), dtype=bool)
     met = within(trial, brief)
     return met if measure.metric == "attainment" else ~met, has_deadline(trial, brief)
 
@@ -136,8 +138,9 @@ def tokens_per_s(trial: TrialEvidence, chosen: Bools) -> float:
 
 
 def busy_s(trial: TrialEvidence) -> float:
+    """From the window's start to the last token, in seconds."""
     last = trial.columns["last_token_ns"]
-    return float(last.max()) / NANOSECONDS if last.size else 0.0
+    return (float(last.max()) - trial.window_start_ns) / NANOSECONDS if last.size else 0.0
 
 
 def effect(measure: Measure, baseline: float, candidate: float) -> float:

@@ -27,7 +27,7 @@ def level_range(name: str, trials: Sequence[TrialEvidence]) -> dict[str, Any]:
         "trials": len(trials),
         "requests": sum(trial.planned for trial in trials),
         "arrival_rate_per_s": spread([trial.planned / trial.window_s for trial in trials]),
-        "arrivals_in_one_second": max(busiest_second(trial.columns["planned_ns"]) for trial in trials),
+        "arrivals_in_one_second": max(busiest_second(trial) for trial in trials),
         "running_at_once": max(most_at_once(trial) for trial in trials),
         "prompt_tokens": spread(known(trials, "prompt_tokens")),
         "output_tokens": spread(known(trials, "output_tokens")),
@@ -46,10 +46,10 @@ def spread(values: Sequence[float]) -> dict[str, float] | None:
     return {"from": round(min(values), 4), "to": round(max(values), 4)}
 
 
-def busiest_second(planned_ns: np.ndarray) -> int:
-    if len(planned_ns) == 0:
-        return 0
-    return int(np.bincount((np.asarray(planned_ns) // int(NANOSECONDS)).astype(int)).max())
+def busiest_second(trial: TrialEvidence) -> int:
+    """Most arrivals in one second of the window, counted from its start."""
+    offsets = trial.columns["planned_ns"] - trial.window_start_ns
+    return int(np.bincount((offsets // int(NANOSECONDS)).astype(int)).max()) if len(offsets) else 0
 
 
 def most_at_once(trial: TrialEvidence) -> int:

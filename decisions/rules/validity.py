@@ -120,9 +120,11 @@ def client_lag(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
 
 
 def lag_p99_ms(trial: TrialEvidence) -> float | None:
+    """Sent − due, where records without a due time were due as planned."""
     sent, planned = trial.columns["sent_ns"], trial.columns["planned_ns"]
-    left = sent != MISSING
-    return quantile((sent - planned)[left] / NS_PER_MS, LAG_QUANTILE) if left.any() else None
+    known = trial.columns.get("due_ns", planned)
+    due, left = np.where(known == MISSING, planned, known), sent != MISSING
+    return quantile((sent - due)[left] / NS_PER_MS, LAG_QUANTILE) if left.any() else None
 
 
 def all_pairs(trials: Iterable[TrialEvidence], brief: Brief) -> list[Pair]:
@@ -145,9 +147,9 @@ def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
 
 
 def requests_of(trial: TrialEvidence) -> list[tuple[int, str, int]]:
-    columns = trial.columns
-    rows = zip(columns["row"].tolist(), columns["prompt_sha256"], columns["planned_ns"].tolist(), strict=True)
-    return sorted((row, str(prompt), planned) for row, prompt, planned in rows)
+    rows, prompts, planned_ns = (trial.with_warm_up(one) for one in ("row", "prompt_sha256", "planned_ns"))
+    found = zip(rows.tolist(), prompts, planned_ns.tolist(), strict=True)
+    return sorted((row, str(prompt), planned) for row, prompt, planned in found)
 
 
 Place = tuple[str, int, str]
@@ -290,23 +292,25 @@ def engine_tokens(trials: Sequence[TrialEvidence]) -> Check:
 
 
 def token_gap(trial: TrialEvidence) -> int:
-    tokens = trial.columns["output_tokens"]
+    """The engine's counter − the sum of the responses. It counts the level's warm-up too."""
+    tokens = trial.with_warm_up("output_tokens")
     return int(trial.engine_tokens or 0) - int(tokens[tokens != MISSING].sum())
 
 
 def counts_exactly(trial: TrialEvidence) -> bool:
     """Were all tokens the engine made returned to us? Not where a request was cut off, or ended by a stop string: its
     last tokens are dropped, and the engine then leaves out that request's own metrics, by which we know it."""
-    completed = with_status(trial, "completed")
-    unknown = completed & (trial.columns["output_tokens"] == MISSING)
-    return bool(completed.all()) and not unknown.any() and not stopped_by_string(trial, completed).any()
+    if not bool((trial.with_warm_up("status") == "completed").all()):
+        return False
+    unknown = trial.with_warm_up("output_tokens") == MISSING
+    return not unknown.any() and not stopped_by_string(trial)
 
 
-def stopped_by_string(trial: TrialEvidence, completed: np.ndarray[Any, np.dtype[np.bool_]]) -> Any:
-    columns = trial.columns
-    if "finish_reason" not in columns or "server_decode_ms" not in columns:
-        return np.zeros(len(completed), dtype=bool)
-    return completed & (columns["finish_reason"] == "stop") & np.isnan(columns["server_decode_ms"])
+def stopped_by_string(trial: TrialEvidence) -> bool:
+    if "finish_reason" not in trial.columns or "server_decode_ms" not in trial.columns:
+        return False
+    stopped = trial.with_warm_up("finish_reason") == "stop"
+    return bool((stopped & np.isnan(trial.with_warm_up("server_decode_ms"))).any())
 
 
 def neighbours(trials: Sequence[TrialEvidence]) -> Check:

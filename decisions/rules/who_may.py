@@ -38,6 +38,13 @@ def may_write_brief(person: Person) -> str | None:
     return inactive(person) or without_group(person, ENGINEER, "write a brief")
 
 
+def may_import_traffic(person: Person) -> str | None:
+    """Whoever runs the hosts has the gateway's logs."""
+    if person.groups.isdisjoint((ENGINEER, OPERATOR)):
+        return inactive(person) or "Only someone in the group engineer or operator can import traffic."
+    return inactive(person)
+
+
 def may_start(person: Person) -> str | None:
     return inactive(person) or without_group(person, ENGINEER, "start runs")
 
@@ -71,6 +78,15 @@ def may_revoke(person: Person, relation: Relation) -> str | None:
     )
 
 
+def may_manage_privacy(person: Person, relation: Relation) -> str | None:
+    return inactive(person) or service_owner_or_operator(person, relation, "set how its traffic's text is kept")
+
+
+def may_delete_text(person: Person, relation: Relation) -> str | None:
+    """Traffic of no service is for operators alone."""
+    return inactive(person) or service_owner_or_operator(person, relation, "delete the text of its traffic")
+
+
 def may_read_ledger(person: Person) -> str | None:
     readers = (ENGINEER, OWNER, AUDITOR)
     if person.groups.isdisjoint(readers):
@@ -86,6 +102,12 @@ def not_superuser(person: Person, act: str) -> str | None:
 
 def service_owner(person: Person, relation: Relation, act: str) -> str | None:
     return None if person.username in relation.service_owners else f"Only an owner of this service can {act}."
+
+
+def service_owner_or_operator(person: Person, relation: Relation, act: str) -> str | None:
+    if OPERATOR in person.groups or (OWNER in person.groups and person.username in relation.service_owners):
+        return None
+    return f"Only an owner of this service or someone in the group operator can {act}."
 
 
 def had_a_hand(person: Person, relation: Relation) -> str | None:

@@ -3,6 +3,7 @@
 import math
 
 from decisions.rules.brief import Cell
+from loadtests.traffic.levels import Arrival
 
 MINUS = "−"
 
@@ -60,3 +61,18 @@ def at(cell: Cell) -> str:
 
 def at_level(level: str, class_: str) -> str:
     return f"at {level}" + ("" if class_ == "all" else f" for {class_}")
+
+
+def process_words(arrival: Arrival) -> str:
+    """An arrival process with its rates, as "on–off: 5 requests/s for 10 s, then none for 20 s"."""
+    if arrival.process == "replay":
+        scale = arrival.time_scale or 1
+        return "replayed as recorded" if scale == 1 else f"replayed, times × {scale:g}"
+    rate = f"{arrival.rate:g} requests/s"
+    if arrival.process == "on-off":
+        quiet = f"{arrival.rate_off:g} requests/s" if arrival.rate_off else "none"
+        return f"on–off: {rate} for {arrival.on_s:g} s, then {quiet} for {arrival.off_s:g} s"
+    if arrival.process == "ramp":
+        return f"ramp from {arrival.rate:g} to {arrival.rate_to:g} requests/s"
+    bursts = f", bursts (variation {arrival.cv:g})" if arrival.cv and arrival.cv > 1 else ""
+    return f"{arrival.process}, {rate}{bursts}"

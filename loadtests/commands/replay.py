@@ -21,13 +21,14 @@ from loadtests.evidence.store import write_durably
 from loadtests.evidence.summary import summarise
 from loadtests.generator import Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
 from loadtests.traffic.arrivals import arrival_times_ns
-from loadtests.traffic.levels import Arrival, Deadline, Level
+from loadtests.traffic.levels import NEEDS, Arrival, Deadline, Level, Patience
 from loadtests.traffic.plan import plan_level
 from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows
 
 UNUSABLE = 2
 UNREACHABLE = 3
+NOTHING_COMPLETED = 4
 INTERRUPTED = 130
 MAX_SEED = 2**53 - 1
 
@@ -79,13 +80,15 @@ def first_problem(error: ValueError) -> str:
 
 
 def whole_file_s(arrival: Arrival, rows: Sequence[Row], seed: int) -> float:
-    """The window in which every row of the file leaves once: up to where the next one would."""
+    """The time in which every row of the file leaves once: up to where the next one would."""
     recorded = [row.arrival_ns for row in rows]
-    if arrival.rate is None:
+    if arrival.mean_rate is None:
         span = (max(recorded) - recorded[0]) * (arrival.time_scale or 1.0)
         return span // NANOSECONDS + 1.0
+    if arrival.process == "ramp":
+        raise ValueError("give --duration: it says how steep the ramp is")
     for doubling in range(1, 20):
-        window_s = len(rows) / arrival.rate * 2**doubling
+        window_s = len(rows) / arrival.mean_rate * 2**doubling
         # Bursty gaps can leave a short window empty, which is an error there; a longer one isn't.
         with suppress(ValueError):
             times = arrival_times_ns(arrival, duration_s=window_s, seed=seed, recorded_ns=())
@@ -94,9 +97,24 @@ def whole_file_s(arrival: Arrival, rows: Sequence[Row], seed: int) -> float:
     raise ValueError("the gaps are too uneven to say how long the file lasts: give --duration")
 
 
-def level_of(arrival: Arrival, rows: Sequence[Row], seed: int, duration: float | None, drain: float) -> Level:
-    window_s = whole_file_s(arrival, rows, seed) if duration is None else duration
-    return Level(name=arrival.process, arrival=arrival, duration_s=window_s, drain_s=drain)
+def window_of(arrival: Arrival, rows: Sequence[Row], seed: int, warm_up: float) -> float:
+    left_s = whole_file_s(arrival, rows, seed) - warm_up
+    if left_s <= 0:
+        raise ValueError(f"--warm-up {warm_up:g} takes the whole file: shorten it, or give --duration")
+    return left_s
+
+
+def patience_of(text: str | None) -> Patience | None:
+    """SHARE:SECONDS or SHARE:SECONDS:exponential."""
+    if text is None:
+        return None
+    share, _, rest = text.partition(":")
+    after_s, _, spread = rest.partition(":")
+    try:
+        return Patience.model_validate({"share": share, "after_s": after_s, "spread": spread or "constant"})
+    except ValidationError as error:
+        wanted = "give SHARE:SECONDS or SHARE:SECONDS:exponential, such as 0.2:10"
+        raise Unusable(f"--patience {text}: {wanted} ({first_problem(error)})") from None
 
 
 def deadlines_of(first_token: float | None, completion: float | None) -> dict[str, Deadline]:
@@ -146,6 +164,8 @@ async def run(wanted: Replay) -> tuple[Reached, TrialRun]:
         level=wanted.level.name,
         window_s=wanted.level.duration_s,
         drain_s=wanted.level.drain_s,
+        warm_up_s=wanted.level.warm_up_s,
+        max_concurrency=wanted.level.max_concurrency,
         on_progress=show if sys.stderr.isatty() else None,
         stop=stop,
     )
@@ -171,6 +191,7 @@ def manifest_of(
         lag_ms=trial.lag_ms,
         fingerprints=named(trial.fingerprints),
         findings=tuple(trial.findings),
+        warm_up_requests=summary.get("warm_up_requests", 0),
         seeds={"arrivals": wanted.seed},
         engine={"models": None if found.models is None else list(found.models)},
         client=this_client(command),
@@ -179,7 +200,7 @@ def manifest_of(
 
 def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Sequence[str]) -> dict[str, Any]:
     """Write plan, records and manifest, in this order, and give the summary."""
-    plan, records = plan_content(wanted.planned, wanted.level.name), records_content(trial.records)
+    plan, records = plan_content(wanted.planned, wanted.level), records_content(trial.records)
     digests = Digests(plan=digest(plan), records=digest(records), part=part_digest(wanted.rows))
     summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.deadlines)
     manifest = manifest_content(manifest_of(wanted, found, trial, digests, summary, command))
@@ -199,46 +220,63 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.")
 @click.option("--model", required=True, help="Model name to ask for.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
-@click.option("--arrival", default="replay", type=click.Choice(["replay", "constant", "poisson", "gamma"]))
-@click.option("--rate", type=float, help="Requests per second (not for replay).")
+@click.option("--arrival", "process", default="replay", type=click.Choice(list(NEEDS)), help="When requests leave.")
+@click.option("--rate", type=float, help="Requests per second (not for replay); those of the bursts for on-off.")
 @click.option("--cv", type=float, help="Coefficient of variation of the gaps (gamma alone).")
-@click.option("--seed", default=0, type=click.IntRange(0, MAX_SEED), help="Draws the arrival times.")
+@click.option("--on", "on_s", type=float, help="Seconds that a burst lasts (on-off alone).")
+@click.option("--off", "off_s", type=float, help="Seconds between two bursts (on-off alone).")
+@click.option("--rate-off", default=0.0, help="Requests per second between bursts (on-off alone).")
+@click.option("--rate-to", type=float, help="Requests per second at the window's end (ramp alone).")
+@click.option("--seed", default=0, type=click.IntRange(0, MAX_SEED), help="Draws the arrival times, and who gives up.")
 @click.option("--time-scale", type=float, help="Below 1 squeezes recorded times, above 1 stretches them.")
+@click.option("--warm-up", default=0.0, help="Seconds before the window; their requests are in no number.")
 @click.option("--duration", type=float, help="Window in seconds; without it every row of the file leaves once.")
 @click.option("--drain", default=30.0, show_default=True, help="Seconds that open requests get after the window.")
+@click.option("--max-concurrency", type=int, help="Most requests open at once; more wait in order of arrival.")
+@click.option("--patience", metavar="SHARE:SECONDS[:exponential]", help="Share of users that give up, and after what.")
 @click.option("--first-token-deadline", type=float, help="Seconds from the planned arrival.")
 @click.option("--completion-deadline", type=float, help="Seconds from the planned arrival.")
 @click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
 @click.pass_context
 def replay(
     context: click.Context,
+    /,
     traffic: Path,
     base_url: str,
     model: str,
     out: Path,
-    arrival: Any,
-    rate: float | None,
-    cv: float | None,
     seed: int,
-    time_scale: float | None,
+    warm_up: float,
     duration: float | None,
     drain: float,
+    max_concurrency: int | None,
+    patience: str | None,
     first_token_deadline: float | None,
     completion_deadline: float | None,
     api_key_env: str | None,
+    **arrival: Any,
 ) -> None:
     """Send a traffic file to a server at its planned times and print a JSON summary.
 
-    Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of its
-    requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 130 after Ctrl-C, with
-    what was measured until then.
+    Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of some
+    of its requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 4 when the plan
+    was run and not one request of its window completed; 130 after Ctrl-C. With 4 and 130 the summary is printed and
+    what was measured is kept.
     """
     check_out(out)
     rows = usable_rows(traffic)
     try:
-        process = Arrival(process=arrival, rate=rate, cv=cv, time_scale=time_scale)
+        process = Arrival(**arrival)
         check_times(process, rows)
-        level = level_of(process, rows, seed, duration, drain)
+        level = Level(
+            name=process.process,
+            arrival=process,
+            duration_s=window_of(process, rows, seed, warm_up) if duration is None else duration,
+            drain_s=drain,
+            warm_up_s=warm_up,
+            max_concurrency=max_concurrency,
+            patience=patience_of(patience),
+        )
         wanted = Replay(
             rows=rows,
             planned=plan_level(list(enumerate(rows)), level, seed=seed, prefix="r"),
@@ -250,5 +288,12 @@ def replay(
     except ValueError as error:
         raise Unusable(first_problem(error)) from None
     found, trial = uvloop.run(run(wanted))
-    click.echo(json.dumps(keep(wanted, found, trial, out, sys.argv), indent=2, ensure_ascii=False))
-    context.exit(INTERRUPTED if trial.stopped else 0)
+    summary = keep(wanted, found, trial, out, sys.argv)
+    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+    context.exit(exit_status(summary))
+
+
+def exit_status(summary: dict[str, Any]) -> int:
+    if summary["stopped"]:
+        return INTERRUPTED
+    return 0 if summary["statuses"]["completed"] else NOTHING_COMPLETED

@@ -78,12 +78,13 @@ class Manifest(Frozen):
     drain_s: float
     stopped: bool = Field(description="ended early by someone, so its later requests were cancelled or not sent")
     digests: Digests
-    planned: int
+    planned: int = Field(description="requests of the window; those of the level's warm-up are in warm_up_requests")
     statuses: dict[str, int]
     lag_ms: dict[str, float] | None
     fingerprints: dict[str, int] = Field(description=f"of completed requests; {NO_FINGERPRINT} where none was told")
     findings: tuple[str, ...] = ()
-    warm_up: WarmUpFacts | None = None
+    warm_up: WarmUpFacts | None = Field(None, description="what the fresh server was sent before its first trial")
+    warm_up_requests: int = Field(0, description="of the level's own warm-up, recorded and in no number")
     seeds: dict[str, int] = {}
     engine: dict[str, JsonValue] = Field({}, description="version, start-up facts and command line of the engine")
     counters: Counters | None = None

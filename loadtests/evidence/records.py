@@ -11,7 +11,9 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-VERSION = "draftproof.records/1"
+VERSION = "draftproof.records/2"
+# Written before levels could warm up, cap what is open or let users give up; read as what it said.
+FIRST_VERSION = "draftproof.records/1"
 VERSION_KEY = b"draftproof.schema"
 
 Status = Literal["completed", "failed", "timed_out", "cancelled", "refused", "not_sent"]
@@ -20,13 +22,18 @@ STATUSES: tuple[Status, ...] = get_args(Status)
 
 @dataclass(frozen=True, slots=True)
 class RequestRecord:
-    """What became of one planned request; times are ns from the trial's start on one monotonic clock."""
+    """What became of one planned request; times are ns from the trial's start on one monotonic clock.
+
+    ``due_ns`` is when the client had to send it: as planned, or when a slot came free where the level caps what is
+    open; None while it waits for one. ``give_up_ns`` is when its user was to give up, None for those who never do.
+    Requests of the ``warm_up`` are in no number.
+    """
 
     request_id: str
     row: int
     class_: str
     level: str
-    prompt_sha256: str
+    prompt_sha256: str | None
     prompt_tokens: int | None
     planned_ns: int
     sent_ns: int | None
@@ -39,7 +46,7 @@ class RequestRecord:
     status: Status
     finish_reason: str | None
     output_tokens: int | None
-    chunks: int
+    chunks: int | None
     rounds: int | None
     draft_tokens: int | None
     accepted_tokens: int | None
@@ -47,42 +54,64 @@ class RequestRecord:
     output_sha256: str | None
     error: str | None
     fingerprint: str | None = None
+    due_ns: int | None = None
+    give_up_ns: int | None = None
+    warm_up: bool = False
+
+    @property
+    def lag_ns(self) -> int | None:
+        """The client's own: sent − due, where records without a due time were due as planned."""
+        due_ns = self.planned_ns if self.due_ns is None else self.due_ns
+        return None if self.sent_ns is None else self.sent_ns - due_ns
+
+    @property
+    def gave_up(self) -> bool:
+        """Cancelled as planned, by a user who had waited long enough. A stopped trial cancels earlier than that."""
+        planned, ended = self.give_up_ns, self.ended_ns
+        return self.status == "cancelled" and planned is not None and ended is not None and ended >= planned
 
 
 def column(name: str, kind: pa.DataType, *, null: bool = False) -> pa.Field:
     return pa.field(name, kind, nullable=null)
 
 
-SCHEMA = pa.schema(
-    [
-        column("request_id", pa.string()),
-        column("row", pa.int32()),
-        column("class", pa.string()),
-        column("level", pa.string()),
-        column("prompt_sha256", pa.string()),
-        column("prompt_tokens", pa.int32(), null=True),
-        column("planned_ns", pa.int64()),
-        column("sent_ns", pa.int64(), null=True),
-        column("first_token_ns", pa.int64(), null=True),
-        column("last_token_ns", pa.int64(), null=True),
-        column("ended_ns", pa.int64(), null=True),
-        column("server_queue_ms", pa.float64(), null=True),
-        column("server_prefill_ms", pa.float64(), null=True),
-        column("server_decode_ms", pa.float64(), null=True),
-        column("status", pa.string()),
-        column("finish_reason", pa.string(), null=True),
-        column("output_tokens", pa.int32(), null=True),
-        column("chunks", pa.int32()),
-        column("rounds", pa.int32(), null=True),
-        column("draft_tokens", pa.int32(), null=True),
-        column("accepted_tokens", pa.int32(), null=True),
-        column("accepted_histogram", pa.list_(pa.int32()), null=True),
-        column("output_sha256", pa.string(), null=True),
-        column("error", pa.string(), null=True),
-        column("fingerprint", pa.string(), null=True),
-    ],
-    metadata={VERSION_KEY: VERSION.encode()},
-)
+FIRST_COLUMNS = [
+    column("request_id", pa.string()),
+    column("row", pa.int32()),
+    column("class", pa.string()),
+    column("level", pa.string()),
+    column("prompt_sha256", pa.string()),
+    column("prompt_tokens", pa.int32(), null=True),
+    column("planned_ns", pa.int64()),
+    column("sent_ns", pa.int64(), null=True),
+    column("first_token_ns", pa.int64(), null=True),
+    column("last_token_ns", pa.int64(), null=True),
+    column("ended_ns", pa.int64(), null=True),
+    column("server_queue_ms", pa.float64(), null=True),
+    column("server_prefill_ms", pa.float64(), null=True),
+    column("server_decode_ms", pa.float64(), null=True),
+    column("status", pa.string()),
+    column("finish_reason", pa.string(), null=True),
+    column("output_tokens", pa.int32(), null=True),
+    column("chunks", pa.int32()),
+    column("rounds", pa.int32(), null=True),
+    column("draft_tokens", pa.int32(), null=True),
+    column("accepted_tokens", pa.int32(), null=True),
+    column("accepted_histogram", pa.list_(pa.int32()), null=True),
+    column("output_sha256", pa.string(), null=True),
+    column("error", pa.string(), null=True),
+    column("fingerprint", pa.string(), null=True),
+]
+LATER_COLUMNS = [
+    column("due_ns", pa.int64(), null=True),
+    column("give_up_ns", pa.int64(), null=True),
+    column("warm_up", pa.bool_()),
+]
+# Imported evidence has neither: other tools keep no digests, and don't count the chunks of every request.
+UNTOLD_COLUMNS = ("prompt_sha256", "chunks")
+COLUMNS = [one.with_nullable(one.nullable or one.name in UNTOLD_COLUMNS) for one in FIRST_COLUMNS]
+SCHEMA = pa.schema([*COLUMNS, *LATER_COLUMNS], metadata={VERSION_KEY: VERSION.encode()})
+FIRST_SCHEMA = pa.schema(FIRST_COLUMNS, metadata={VERSION_KEY: FIRST_VERSION.encode()})
 # ``class`` is a keyword of Python: the one column whose attribute has another name.
 ATTRIBUTES = tuple(one.name for one in fields(RequestRecord))
 
@@ -107,17 +136,25 @@ def records_content(records: Sequence[RequestRecord]) -> bytes:
 
 
 def read_records(source: bytes | Path) -> pa.Table:
-    """The table of a records file; raises BadRecords where the file is of another kind or version."""
+    """The table of a records file, with all columns; raises BadRecords where it is of another kind or version."""
     try:
         table = pq.read_table(BytesIO(source) if isinstance(source, bytes) else source)
     except pa.ArrowInvalid as error:
         raise BadRecords(f"not a Parquet file: {error}") from None
     found = (table.schema.metadata or {}).get(VERSION_KEY, b"no version").decode()
-    if found != VERSION:
-        raise BadRecords(f"these records are {found}; this program reads {VERSION}")
-    if not table.schema.equals(SCHEMA):
-        raise BadRecords(f"the columns are not those of {VERSION}: {', '.join(table.schema.names)}")
-    return table
+    if found not in (VERSION, FIRST_VERSION):
+        raise BadRecords(f"these records are {found}; this program reads {VERSION} and {FIRST_VERSION}")
+    if not table.schema.equals(SCHEMA if found == VERSION else FIRST_SCHEMA):
+        raise BadRecords(f"the columns are not those of {found}: {', '.join(table.schema.names)}")
+    return table if found == VERSION else with_later_columns(table)
+
+
+def with_later_columns(table: pa.Table) -> pa.Table:
+    """In the first version every request was due as planned, nobody gave up and nothing was warm-up."""
+    nobody = pa.nulls(table.num_rows, pa.int64())
+    measured = pa.array([False] * table.num_rows, pa.bool_())
+    columns = [*table.columns, table.column("planned_ns"), nobody, measured]
+    return pa.Table.from_arrays(columns, schema=SCHEMA)
 
 
 def records_of(table: pa.Table) -> list[RequestRecord]:
@@ -130,3 +167,8 @@ def status_counts(records: Iterable[RequestRecord]) -> dict[str, int]:
     """Every status with its count, in a fixed order; their sum is the number of requests planned."""
     counted = Counter(record.status for record in records)
     return {status: counted[status] for status in STATUSES}
+
+
+def measured(records: Iterable[RequestRecord]) -> list[RequestRecord]:
+    """Those of the window: what numbers are made of."""
+    return [record for record in records if not record.warm_up]

@@ -27,9 +27,12 @@ class Clock:
 
 @dataclass(slots=True)
 class Exchange:
-    """What happened to one request so far. ``outcome`` stays None while it is open."""
+    """What happened to one request so far. ``outcome`` stays None while it is open; one is ``queued`` from when it
+    finds no free slot."""
 
     body: bytes
+    queued: bool = False
+    due_ns: int | None = None
     sent_ns: int | None = None
     ended_ns: int | None = None
     outcome: Outcome | None = None

@@ -12,12 +12,13 @@ from dataclasses import dataclass, field
 import aiohttp
 
 from loadtests.canonical import canonical, digest
-from loadtests.evidence.records import RequestRecord, Status
+from loadtests.evidence.records import RequestRecord, Status, measured
 from loadtests.evidence.summary import lag_ms
 from loadtests.generator.answer import Outcome, count_of, counts_of, milliseconds_of
 from loadtests.generator.endpoint import Endpoint, open_session
 from loadtests.generator.exchange import Clock, Exchange, converse
 from loadtests.generator.progress import Progress, Tell, end_tasks, telling
+from loadtests.generator.slots import Slots
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import NANOSECONDS, Row, request_body
 
@@ -25,12 +26,15 @@ from loadtests.traffic.rows import NANOSECONDS, Row, request_body
 LEAD_NS = 50_000_000
 # Timers of the event loop are whole milliseconds and fire late rather than early: sleep to just before, then spin.
 SPIN_NS = 1_000_000
+# Those that bound how long a user waits are rounded to milliseconds either way: nobody gives up too early.
+ROUNDED_S = 0.002
 SERVER_ENDED = Outcome("failed", "the server's process had ended before this request was to leave")
 
 
 @dataclass(frozen=True)
 class TrialRun:
-    """The records in plan order, and what is true of the whole trial. ``started_at`` is UTC in ns since 1970."""
+    """The records in plan order, and what is true of the whole trial. ``started_at`` is UTC in ns since 1970; lag and
+    fingerprints are those of the window."""
 
     records: list[RequestRecord]
     started_at: int
@@ -67,9 +71,11 @@ class Trial:
         self,
         planned: Sequence[PlannedRequest],
         endpoint: Endpoint,
-        server_alive: Callable[[], bool] | None,
+        server_alive: Callable[[], bool] | None = None,
+        most_open: int | None = None,
     ) -> None:
         self.planned = planned
+        self.slots = Slots(most_open)
         self.endpoint = endpoint
         self.server_alive = server_alive
         # By the row itself, not by its index: what is sent must be what the plan holds.
@@ -77,24 +83,27 @@ class Trial:
         self.prompts = [rows[id(one.traffic_row)][1] for one in planned]
         self.exchanges = [Exchange(rows[id(one.traffic_row)][0]) for one in planned]
         self.open: set[asyncio.Task[None]] = set()
+        # Of this program: what becomes of a request is in its exchange.
+        self.faults: list[BaseException] = []
         self.sent = 0
         self.ended: Counter[str] = Counter()
         self.clock = Clock(time.monotonic_ns())
         self.started_at = time.time_ns()
 
     async def depart(self, session: aiohttp.ClientSession) -> None:
-        """Send each request at its planned time. One that is overdue leaves at once; none is dropped."""
+        """Set each request off at its planned time. One that is overdue leaves at once; none is dropped."""
         for one, exchange in sorted(
             zip(self.planned, self.exchanges, strict=True), key=lambda pair: pair[0].planned_ns
         ):
             await self.until(one.planned_ns)
-            if self.server_alive is not None and not self.server_alive():
-                exchange.ended_ns = self.clock.now()
-                self.end(exchange, SERVER_ENDED)
-                continue
-            task = asyncio.create_task(self.carry(exchange, session))
+            task = asyncio.create_task(self.carry(one, exchange, session))
             self.open.add(task)
-            task.add_done_callback(self.open.discard)
+            task.add_done_callback(self.closed)
+
+    def closed(self, task: asyncio.Task[None]) -> None:
+        self.open.discard(task)
+        if not task.cancelled() and (fault := task.exception()):
+            self.faults.append(fault)
 
     async def until(self, planned_ns: int) -> None:
         while True:
@@ -103,10 +112,34 @@ class Trial:
                 return
             await asyncio.sleep(max(0, left - SPIN_NS) / NANOSECONDS)
 
-    async def carry(self, exchange: Exchange, session: aiohttp.ClientSession) -> None:
-        self.sent += 1
-        await converse(exchange, session, self.endpoint.chat_url, self.clock)
+    async def carry(self, one: PlannedRequest, exchange: Exchange, session: aiohttp.ClientSession) -> None:
+        """See one request through, until it has ended or its user gives up: then its connection is closed."""
+        try:
+            async with asyncio.timeout(self.patience_s(one)):
+                await self.served(one, exchange, session)
+        except TimeoutError:
+            waited_s = ((one.give_up_ns or 0) - one.planned_ns) / NANOSECONDS
+            exchange.ended_ns = exchange.ended_ns or self.clock.now()
+            exchange.outcome = exchange.outcome or Outcome("cancelled", f"gave up as planned after {waited_s:g} s")
         self.ended.update([exchange.outcome.status] if exchange.outcome else [])
+
+    def patience_s(self, one: PlannedRequest) -> float | None:
+        if one.give_up_ns is None:
+            return None
+        return (one.give_up_ns - self.clock.now()) / NANOSECONDS + ROUNDED_S
+
+    async def served(self, one: PlannedRequest, exchange: Exchange, session: aiohttp.ClientSession) -> None:
+        exchange.queued = self.slots.full
+        exchange.due_ns = max(one.planned_ns, await self.slots.take())
+        try:
+            if self.server_alive is not None and not self.server_alive():
+                exchange.outcome = SERVER_ENDED
+                return
+            self.sent += 1
+            await converse(exchange, session, self.endpoint.chat_url, self.clock)
+        finally:
+            exchange.ended_ns = exchange.ended_ns or self.clock.now()
+            self.slots.give_back(exchange.ended_ns)
 
     def end(self, exchange: Exchange, outcome: Outcome) -> None:
         exchange.outcome = outcome
@@ -129,6 +162,8 @@ class Trial:
                 self.close("cancelled" if stop.is_set() else "timed_out")
             finally:
                 await end_tasks(everything, stopping, *self.open)
+        if self.faults:
+            raise self.faults[0]
         if not everything.cancelled():
             everything.result()
         return stop.is_set()
@@ -137,8 +172,13 @@ class Trial:
         """Give what is still open its status. What has its outcome keeps it."""
         reason = "stopped" if status == "cancelled" else "still open at the end of the drain"
         for exchange in self.exchanges:
-            if exchange.outcome is None:
-                exchange.outcome = Outcome("not_sent" if exchange.sent_ns is None else status, reason)
+            if exchange.outcome is None and exchange.sent_ns is not None:
+                exchange.outcome = Outcome(status, reason)
+            elif exchange.outcome is None and exchange.queued and status == "timed_out":
+                # The client had done its part: it is the server that let this one wait.
+                exchange.outcome = Outcome("timed_out", "still waiting for a free slot at the end of the drain")
+            elif exchange.outcome is None:
+                exchange.outcome = Outcome("not_sent", reason)
         self.ended = Counter(one.outcome.status for one in self.exchanges if one.outcome)
 
     def progress(self) -> Progress:
@@ -186,6 +226,9 @@ def record_of(planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, l
         output_sha256=answer.output_sha256,
         error=outcome.error,
         fingerprint=answer.fingerprint,
+        due_ns=exchange.due_ns,
+        give_up_ns=planned.give_up_ns,
+        warm_up=planned.warm_up,
     )
 
 
@@ -207,21 +250,24 @@ async def run_trial(
     level: str,
     window_s: float,
     drain_s: float,
+    warm_up_s: float = 0.0,
+    max_concurrency: int | None = None,
     on_progress: Tell | None = None,
     stop: asyncio.Event | None = None,
     server_alive: Callable[[], bool] | None = None,
 ) -> TrialRun:
     """Run the plan against the endpoint. The records are in plan order, one for each planned request, always.
 
+    The window begins after ``warm_up_s``. With ``max_concurrency`` a request whose slot isn't free waits its turn.
     ``on_progress`` is called every second and at the end, always from the same thread, which is not the loop's.
     ``stop`` ends the trial early: open requests are cancelled, the rest not sent. While ``server_alive`` says no,
     requests fail at their planned time without a connection.
     """
     raise_file_limit()
-    trial = Trial(planned, endpoint, server_alive)
+    trial = Trial(planned, endpoint, server_alive, max_concurrency)
     with steady_memory():
         async with telling(on_progress, trial.progress) as told:
-            stopped = await trial.run(window_s + drain_s, stop or asyncio.Event())
+            stopped = await trial.run(warm_up_s + window_s + drain_s, stop or asyncio.Event())
     records = trial.records(level)
     return TrialRun(
         records=records,
@@ -230,7 +276,7 @@ async def run_trial(
         drain_s=drain_s,
         stopped=stopped,
         lag_ms=lag_ms(records),
-        fingerprints=dict(Counter(one.fingerprint for one in records if one.status == "completed")),
+        fingerprints=dict(Counter(one.fingerprint for one in measured(records) if one.status == "completed")),
         findings=trial.findings() + told,
     )
 

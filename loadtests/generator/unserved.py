@@ -11,7 +11,7 @@ from loadtests.traffic.planned import PlannedRequest
 
 def unserved(planned: Sequence[PlannedRequest], *, model: str, level: str, reason: str) -> list[RequestRecord]:
     """The records of a trial that had no server, in plan order; nothing is sent and nothing is waited for."""
-    trial = Trial(planned, Endpoint("http://127.0.0.1:9", model), None)
+    trial = Trial(planned, Endpoint("http://127.0.0.1:9", model))
     for exchange in trial.exchanges:
         trial.end(exchange, Outcome("failed", reason))
     return trial.records(level)

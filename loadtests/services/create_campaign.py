@@ -39,6 +39,7 @@ def create_campaign(
         peak=peak,
         pairs=pairs,
         seed=seed,
+        stretches=part.stretches,
     )
     plan = plan_document(
         purpose, brief=brief_digest, part=part.digest, levels=levels, deadlines=deadlines, seed=seed, boots=boots

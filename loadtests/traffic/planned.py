@@ -2,32 +2,42 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from loadtests.canonical import canonical, digest
+from loadtests.traffic.levels import Level
 from loadtests.traffic.rows import Row
 
 SCHEMA = "draftproof.plan/1"
+# Of levels that warm up, cap what is open or let users give up.
+SECOND_SCHEMA = "draftproof.plan/2"
+SENT_OTHERWISE = {"warm_up_s", "max_concurrency", "patience"}
 
 
 @dataclass(frozen=True)
 class PlannedRequest:
-    """One request of a trial. ``row`` is its index in its part, ``planned_ns`` counts from the trial's start."""
+    """One request of a trial. ``row`` is its index in its part; times count from the trial's start, in nanoseconds.
+    At ``give_up_ns`` its user gives up waiting; one of the ``warm_up`` is sent and left out of every number."""
 
     request_id: str
     row: int
     traffic_row: Row
     planned_ns: int
+    give_up_ns: int | None = None
+    warm_up: bool = False
 
     @property
     def class_(self) -> str:
         return self.traffic_row.class_
 
 
-def plan_content(planned: Sequence[PlannedRequest], level: str) -> bytes:
-    """The plan's canonical bytes: [request id, row index, SHA-256 of the row's bytes, planned ns] per request."""
+def plan_content(planned: Sequence[PlannedRequest], level: Level) -> bytes:
+    """The plan's canonical bytes: [request id, row index, SHA-256 of the row's bytes, planned ns] per request; in the
+    second schema also when its user gives up (ns or null), and what else the level does to its requests."""
     requests = [[one.request_id, one.row, digest(one.traffic_row.content), one.planned_ns] for one in planned]
-    return canonical({"schema": SCHEMA, "level": level, "requests": requests})
-
-
-def plan_digest(planned: Sequence[PlannedRequest], level: str) -> str:
-    return digest(plan_content(planned, level))
+    document: dict[str, Any] = {"schema": SCHEMA, "level": level.name, "requests": requests}
+    otherwise = level.model_dump(mode="json", include=SENT_OTHERWISE)
+    if otherwise:
+        patient = [[*request, one.give_up_ns] for request, one in zip(requests, planned, strict=True)]
+        document |= {"schema": SECOND_SCHEMA, "requests": patient} | otherwise
+    return canonical(document)

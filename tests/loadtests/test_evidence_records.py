@@ -1,5 +1,6 @@
 """Records keep everything, nulls included, and a summary says only what they say."""
 
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from loadtests.evidence.records import (
+    FIRST_SCHEMA,
     SCHEMA,
     STATUSES,
     BadRecords,
@@ -31,7 +33,8 @@ TIMES = ["planned_ns", "sent_ns", "first_token_ns", "last_token_ns", "ended_ns"]
 SERVER = ["server_queue_ms", "server_prefill_ms", "server_decode_ms"]
 RESULT = ["status", "finish_reason", "output_tokens", "chunks"]
 SPECULATION = ["rounds", "draft_tokens", "accepted_tokens", "accepted_histogram"]
-COLUMNS = [*IDENTITY, *TIMES, *SERVER, *RESULT, *SPECULATION, "output_sha256", "error", "fingerprint"]
+FIRST_COLUMNS = [*IDENTITY, *TIMES, *SERVER, *RESULT, *SPECULATION, "output_sha256", "error", "fingerprint"]
+COLUMNS = [*FIRST_COLUMNS, "due_ns", "give_up_ns", "warm_up"]
 
 TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
 INT32 = st.integers(0, 2**31 - 1)
@@ -63,13 +66,17 @@ RECORDS = st.builds(
     output_sha256=st.none() | TEXT,
     error=st.none() | TEXT,
     fingerprint=st.none() | TEXT,
+    due_ns=st.none() | INT64,
+    give_up_ns=st.none() | INT64,
+    warm_up=st.booleans(),
 )
 
 
 def record(**fields: Any) -> RequestRecord:
     empty: dict[str, Any] = dict.fromkeys(name for name in COLUMNS if name != "class")
     filled = {"request_id": "r-0", "row": 0, "class_": "chat", "level": "quiet", "prompt_sha256": "0" * 64}
-    return RequestRecord(**{**empty, **filled, "planned_ns": 0, "status": "completed", "chunks": 0, **fields})
+    counted = {"planned_ns": 0, "status": "completed", "chunks": 0, "warm_up": False}
+    return RequestRecord(**{**empty, **filled, **counted, **fields})
 
 
 @settings(max_examples=40)
@@ -104,11 +111,33 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
         read_records(b"hello")
     path = tmp_path / "other.parquet"
     pq.write_table(pa.table({"a": [1]}), path)
-    with pytest.raises(BadRecords, match=r"these records are no version; this program reads draftproof\.records/1"):
+    with pytest.raises(BadRecords, match=r"these records are no version; this program reads draftproof\.records/2"):
         read_records(path)
     pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(SCHEMA.metadata), path)
-    with pytest.raises(BadRecords, match=r"the columns are not those of draftproof\.records/1: a$"):
+    with pytest.raises(BadRecords, match=r"the columns are not those of draftproof\.records/2: a$"):
         read_records(path)
+
+
+def test_records_of_the_first_version_are_read_as_what_they_said(tmp_path: Path) -> None:
+    path = tmp_path / "records.parquet"
+    done = record(planned_ns=7, sent_ns=9)
+    pq.write_table(records_table([done]).select(FIRST_COLUMNS).cast(FIRST_SCHEMA), path)
+    assert FIRST_SCHEMA.metadata == {b"draftproof.schema": b"draftproof.records/1"}
+    assert records_of(read_records(path)) == [replace(done, due_ns=7)]
+
+
+@pytest.mark.parametrize(
+    ("fields", "gave_up"),
+    [
+        ({"status": "cancelled", "give_up_ns": 5, "ended_ns": 5}, True),
+        # A stopped trial closes everything, whatever its users had planned.
+        ({"status": "cancelled", "give_up_ns": 5, "ended_ns": 4}, False),
+        ({"status": "cancelled", "give_up_ns": None, "ended_ns": 5}, False),
+        ({"status": "completed", "give_up_ns": 5, "ended_ns": 6}, False),
+    ],
+)
+def test_who_gave_up_as_planned(fields: dict[str, Any], gave_up: bool) -> None:
+    assert record(**fields).gave_up == gave_up
 
 
 @given(st.lists(st.sampled_from(STATUSES), max_size=20))
@@ -157,6 +186,20 @@ def test_a_summary_by_hand() -> None:
             "deadlines": {"default": {"first_token_s": 0.2, "completion_s": 2.0}},
         },
     }
+
+
+def test_warm_up_is_in_no_number_and_who_gave_up_is_counted() -> None:
+    window = [completed(100, 1000, 10), record(status="cancelled", give_up_ns=5, ended_ns=6)]
+    warm = [completed(9_000, 90_000, 999, warm_up=True), record(status="failed", sent_ns=900 * MS, warm_up=True)]
+    deadlines = {"default": Deadline(first_token_s=1, completion_s=1)}
+    found = summarise([*warm, *window], window_s=10, deadlines=deadlines)
+    assert found == summarise(window, window_s=10, deadlines=deadlines) | {"warm_up_requests": 2}
+    assert (found["planned"], found["gave_up_as_planned"], found["within_deadline"]["attainment"]) == (2, 1, 0.5)
+
+
+def test_the_client_s_lag_counts_from_when_a_slot_came_free() -> None:
+    waited = record(planned_ns=0, due_ns=400 * MS, sent_ns=403 * MS)
+    assert (summarise([waited], window_s=1)["lag_ms"] or {})["max"] == 3.0
 
 
 def test_a_deadline_of_one_class_is_judged_on_that_class() -> None:

@@ -79,6 +79,9 @@ async def test_a_record_tells_everything_the_engine_told(server: Any, hostile: M
         output_sha256="23ea498e82f4435b1c135324eedef4ba64061600897077bf76082a50b41a9c13",
         error=None,
         fingerprint=hostile.FINGERPRINT,
+        due_ns=0,
+        give_up_ns=None,
+        warm_up=False,
     )
     assert trial.fingerprints == {hostile.FINGERPRINT: 1}
 
@@ -158,6 +161,16 @@ async def test_no_request_goes_to_whoever_took_a_dead_servers_port(server: Any, 
     assert status_counts(trial.records) == dict.fromkeys(STATUSES, 0) | {"completed": 5, "failed": 15}
     assert len(server.received) == 5
     assert {one.sent_ns for one in trial.records[5:]} == {None}
+
+
+async def test_a_fault_of_ours_is_no_result(server: Any, planned: Plan) -> None:
+    def alive() -> bool:
+        raise RuntimeError("no such process group")
+
+    with pytest.raises(RuntimeError, match="no such process group"):
+        await run_trial(
+            planned(["plain-answer"] * 2), endpoint_of(server), level="x", window_s=1, drain_s=1, server_alive=alive
+        )
 
 
 async def test_stopping_cancels_what_is_open_and_sends_no_more(server: Any, planned: Plan) -> None:

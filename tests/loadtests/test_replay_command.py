@@ -84,6 +84,7 @@ def test_the_same_seed_plans_the_same(server_process: Any, traffic: Callable[...
         (["--arrival", "constant", "--rate", "20", "--duration", "0.1"], 2),
         (["--time-scale", "0.5"], 4),
         (["--duration", "0.12"], 3),
+        (["--arrival", "on-off", "--rate", "40", "--on", "0.2", "--off", "0.1"], 4),
     ],
 )
 def test_without_a_duration_every_row_leaves_once(
@@ -120,6 +121,15 @@ def test_a_model_that_the_server_lacks_is_warned_of(
         (["--arrival", "constant", "--rate", "100", "--duration", "5"], "needs 500 requests and has 2"),
         (["--completion-deadline", "3"], "give both --first-token-deadline and --completion-deadline"),
         (["--api-key-env", "NOT_SET_ANYWHERE"], "--api-key-env names NOT_SET_ANYWHERE, which is not set"),
+        (["--arrival", "on-off", "--rate", "1"], "an on-off process needs on_s, the seconds that a burst lasts"),
+        (["--arrival", "ramp", "--rate", "1", "--rate-to", "2"], "give --duration: it says how steep the ramp is"),
+        (["--rate-off", "1"], "rate_off belongs to an on-off process, not to replay: leave it out"),
+        (["--warm-up", "7"], "--warm-up 7 takes the whole file: shorten it, or give --duration"),
+        (["--max-concurrency", "0"], "max_concurrency: Input should be greater than or equal to 1"),
+        (["--patience", "half"], "--patience half: give SHARE:SECONDS or SHARE:SECONDS:exponential, such as 0.2:10"),
+        (["--patience", "2:5"], "(share: Input should be less than or equal to 1)"),
+        (["--patience", "0.2:5:long"], "(spread: Input should be 'constant' or 'exponential')"),
+        (["--patience", "0.2:500"], "patience.after_s: after 500 s nobody can give up"),
         (["--base-url", "nowhere"], "the base URL must start with http:// or https://"),
         (["--base-url", "http://user:pw@h"], "the base URL must carry no user name, password"),
     ],
@@ -165,6 +175,47 @@ def test_the_key_reaches_no_file(server_process: Any, traffic: Callable[..., Pat
     assert result.exit_code == 0
     assert "sesame" not in result.output
     assert not any(b"sesame" in one.read_bytes() for one in (tmp_path / "out").iterdir())
+
+
+def test_a_level_with_everything(server_process: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:
+    path = traffic([*["http-500-json"] * 10, *["slow-answer"] * 10, *["never-answers"] * 10])
+    level = ["--warm-up", "0.5", "--duration", "1", "--max-concurrency", "8", "--patience", "1:4"]
+    result = replay(path, server_process.base_url, tmp_path / "out", *level, "--drain", "30")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert (summary["planned"], summary["window_s"], summary["warm_up_requests"]) == (20, 1.0, 10)
+    assert (summary["statuses"]["completed"], summary["statuses"]["cancelled"]) == (10, 10)
+    assert summary["gave_up_as_planned"] == 10
+    manifest = document_of((tmp_path / "out" / "manifest.json").read_bytes())
+    assert (manifest["planned"], manifest["statuses"]) == (20, summary["statuses"])
+    assert manifest["warm_up_requests"] == 10
+    assert manifest["level"]["patience"] == {"share": 1.0, "after_s": 4.0, "spread": "constant"}
+    records = read_records(tmp_path / "out" / "records.parquet")
+    assert records["warm_up"].to_pylist() == [True] * 10 + [False] * 20
+    plan = json.loads((tmp_path / "out" / "plan.json").read_bytes())
+    assert (plan["schema"], plan["max_concurrency"]) == ("draftproof.plan/2", 8)
+    assert [one[4] for one in plan["requests"]] == records["give_up_ns"].to_pylist()
+
+
+def test_a_server_that_completes_nothing_is_an_exit_status_of_its_own(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    result = replay(traffic(["http-400-json"] * 3), server_process.base_url, tmp_path / "out")
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["statuses"]["refused"] == 3
+    assert sorted(one.name for one in (tmp_path / "out").iterdir()) == [
+        "manifest.json",
+        "plan.json",
+        "records.parquet",
+    ]
+
+
+def test_what_completes_while_warming_up_is_no_result(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = traffic(["plain-answer", "http-400-json"], gap_s=0.5)
+    result = replay(path, server_process.base_url, tmp_path / "out", "--warm-up", "0.4", "--duration", "1")
+    assert (result.exit_code, json.loads(result.stdout)["planned"]) == (4, 1)
 
 
 async def test_an_interrupt_keeps_what_was_measured(server: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:

@@ -1,13 +1,14 @@
 import subprocess
 import sys
+from collections import Counter
 from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadtests.traffic.arrivals import arrival_times_ns, derived_seed
-from loadtests.traffic.levels import Arrival
+from loadtests.traffic.arrivals import arrival_times_ns, derived_seed, give_up_times_ns, on_off_inverse
+from loadtests.traffic.levels import Arrival, Patience
 
 NS = 1_000_000_000
 
@@ -68,6 +69,15 @@ def test_an_absurd_rate_is_refused_before_memory_is_spent(arrival: Arrival) -> N
         st.builds(Arrival, process=st.just("poisson"), rate=st.floats(1, 50)),
         st.builds(Arrival, process=st.just("constant"), rate=st.floats(0.2, 50)),
         st.builds(Arrival, process=st.just("gamma"), rate=st.floats(5, 50), cv=st.floats(0.2, 3)),
+        st.builds(
+            Arrival,
+            process=st.just("on-off"),
+            rate=st.floats(20, 50),
+            on_s=st.floats(0.5, 30),
+            off_s=st.floats(0.001, 5),
+            rate_off=st.floats(0, 19),
+        ),
+        st.builds(Arrival, process=st.just("ramp"), rate=st.floats(1, 50), rate_to=st.floats(0, 50)),
     ),
     st.integers(0, 2**48),
 )
@@ -97,6 +107,88 @@ def test_rate_and_cv_are_what_they_say() -> None:
     assert gap_mean_and_cv(Arrival(process="poisson", rate=5)) == pytest.approx((0.2, 1.0), rel=0.05)
     assert gap_mean_and_cv(Arrival(process="gamma", rate=5, cv=2)) == pytest.approx((0.2, 2.0), rel=0.07)
     assert gap_mean_and_cv(Arrival(process="gamma", rate=5, cv=0.5)) == pytest.approx((0.2, 0.5), rel=0.05)
+
+
+BURSTS = Arrival(process="on-off", rate=20, on_s=4, off_s=6)
+
+
+def counts_by(planned: list[int], *, width_s: float, of: int) -> list[int]:
+    """Arrivals by their place in a cycle of ``of`` steps."""
+    counted = Counter(int(time / NS / width_s) % of for time in planned)
+    return [counted[place] for place in range(of)]
+
+
+def test_bursts_come_at_their_rate_and_nothing_between_them() -> None:
+    planned = times(BURSTS, duration_s=2_000, seed=5)
+    assert len(planned) == pytest.approx(20 * 800, rel=0.03)
+    silences = [(later - earlier) / NS for earlier, later in pairwise(planned) if later - earlier > 4 * NS]
+    assert len(silences) in (199, 200, 201)
+    assert min(silences) > 6
+    assert sum(silences) / len(silences) == pytest.approx(6.1, rel=0.02)
+
+
+def test_between_bursts_the_quiet_rate_holds() -> None:
+    planned = times(BURSTS.model_copy(update={"rate_off": 5.0}), duration_s=10_000, seed=5)
+    per_second = sorted(counts_by(planned, width_s=1, of=10))
+    # Of ten seconds four are of bursts; the phase cuts one second on either side in two.
+    assert per_second[:5] == pytest.approx([5_000] * 5, rel=0.05)
+    assert per_second[-3:] == pytest.approx([20_000] * 3, rel=0.05)
+    assert len(planned) == pytest.approx(110_000, rel=0.02)
+
+
+def test_the_seed_draws_where_in_the_cycle_the_window_begins() -> None:
+    first_bursts = {times(BURSTS, duration_s=60, seed=seed)[0] // NS for seed in range(40)}
+    assert len(first_bursts) > 4
+
+
+def test_a_ramp_climbs_in_a_straight_line() -> None:
+    climb = Arrival(process="ramp", rate=10, rate_to=50)
+    planned = times(climb, duration_s=1_000, seed=3)
+    # 10 more requests/s every 250 s: means of 15, 25, 35 and 45 requests/s.
+    assert counts_by(planned, width_s=250, of=4) == pytest.approx([3_750, 6_250, 8_750, 11_250], rel=0.05)
+    descent = times(Arrival(process="ramp", rate=50, rate_to=0), duration_s=1_000, seed=3)
+    assert counts_by(descent, width_s=500, of=2) == pytest.approx([18_750, 6_250], rel=0.05)
+
+
+def test_a_ramp_warms_up_at_its_first_rate() -> None:
+    climb = Arrival(process="ramp", rate=10, rate_to=50)
+    planned = arrival_times_ns(climb, duration_s=1_000, warm_up_s=1_000, seed=3, recorded_ns=())
+    expected = [5_000, 5_000, 5_000 + 5_000, 5_000 + 15_000]
+    assert counts_by(planned, width_s=500, of=4) == pytest.approx(expected, rel=0.05)
+
+
+@given(st.floats(0, 1, exclude_max=True), st.floats(0, 40))
+def test_the_inverse_of_bursts_is_an_inverse(phase: float, mass: float) -> None:
+    bursts = Arrival(process="on-off", rate=3, on_s=2, off_s=5, rate_off=0.5)
+    time = on_off_inverse(bursts, phase=phase)(mass)
+
+    def mass_until(at_s: float) -> float:
+        cycles, rest = divmod(at_s, 7)
+        return cycles * 8.5 + 3 * min(rest, 2) + 0.5 * max(0, rest - 2)
+
+    assert mass_until(phase * 7 + time) - mass_until(phase * 7) == pytest.approx(mass, abs=1e-6)
+
+
+def test_an_arrival_is_planned_over_warm_up_and_window() -> None:
+    steady = Arrival(process="constant", rate=1)
+    assert arrival_times_ns(steady, duration_s=2, warm_up_s=1.5, seed=1, recorded_ns=()) == [0, NS, 2 * NS, 3 * NS]
+    with pytest.raises(ValueError, match="no request falls into the window of 2 s"):
+        arrival_times_ns(Arrival(process="replay"), duration_s=2, warm_up_s=5, seed=1, recorded_ns=(0, NS))
+
+
+def test_who_gives_up_is_drawn_by_the_seed_alone() -> None:
+    planned = list(range(0, 20_000 * NS, NS))
+    patience = Patience(share=0.3, after_s=0.1)
+    found = give_up_times_ns(patience, planned, seed=4)
+    gone = [(give_up, at) for give_up, at in zip(found, planned, strict=True) if give_up is not None]
+    assert {give_up - at for give_up, at in gone} == {NS // 10}
+    assert len(gone) == pytest.approx(6_000, rel=0.05)
+    assert found == give_up_times_ns(patience, planned, seed=4) != give_up_times_ns(patience, planned, seed=5)
+    assert give_up_times_ns(None, planned[:2], seed=4) == [None, None]
+    everybody = give_up_times_ns(Patience(share=1, after_s=2, spread="exponential"), planned, seed=4)
+    waits = [(give_up or 0) - at for give_up, at in zip(everybody, planned, strict=True)]
+    assert min(waits) > 0
+    assert sum(waits) / len(waits) == pytest.approx(2 * NS, rel=0.05)
 
 
 def test_seeds_differ_and_fit_in_a_json_number() -> None:
