@@ -6,6 +6,8 @@ class DecisionsConfig(AppConfig):
 
     def ready(self) -> None:
         from decisions import ledger
-        from loadtests import journal
+        from decisions.selectors.seal import may_open
+        from loadtests import journal, seal
 
         journal.register(ledger.append, ledger.serialise_writers)
+        seal.register(may_open)

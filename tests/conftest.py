@@ -21,6 +21,7 @@ def var_of_its_own(settings: Any, tmp_path: Path) -> None:
     """No test writes into the installation's own directories."""
     settings.EVIDENCE_DIR = tmp_path / "evidence"
     settings.RUNS_DIR = tmp_path / "runs"
+    settings.UPLOADS_DIR = settings.FILE_UPLOAD_TEMP_DIR = tmp_path / "uploads"
 
 
 @pytest.fixture

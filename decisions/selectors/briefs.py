@@ -131,11 +131,3 @@ def pairs_of(campaign: Campaign, levels: Sequence[str]) -> list[PairShown]:
         if place.boot.pair is not None:
             pairs.setdefault(place.boot.pair, []).append(place)
     return [PairShown(number, places) for number, places in sorted(pairs.items())]
-
-
-def held_out_used_before(revision: BriefRevision) -> int:
-    """How many campaigns of other revisions had read the held-out part when this revision's own began."""
-    own = Campaign.objects.filter(brief_campaign__revision=revision, purpose=Campaign.Purpose.HELD_OUT).first()
-    if own is None:
-        return 0
-    return Campaign.objects.filter(purpose=Campaign.Purpose.HELD_OUT, part=own.part_id, pk__lt=own.pk).count()

@@ -3,13 +3,14 @@ from django.utils import timezone
 from decisions.models import Account, BriefRevision
 from decisions.rules.brief import BadBrief, Brief, read_brief
 from decisions.rules.who_may import may_write_brief
+from decisions.selectors.seal import used_before
 from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
 from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
-from loadtests.traffic.plan import check_rows, drawn_counts
+from loadtests.traffic.plan import check_rows, check_stretches, drawn_counts
 
 
 def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
@@ -20,16 +21,19 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     document = read_brief(revision.source)
     check_names(document, revision.brief.route)
     traffic_set = check_population(document)
+    check_usable(document, traffic_set)
     check_classes(document, traffic_set)
     check_enough(document, traffic_set)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
     with act():
+        # Used traffic may be explored again, but can't carry an approval: it is said now, and again at the signature.
+        used = [use.document for use in used_before(revision, traffic_set)]
         move_revision(
             revision=revision,
             act="freeze",
             actor=by.username,
-            details={"digest": document.digest, "traffic": document.traffic.set},
+            details={"digest": document.digest, "traffic": document.traffic.set, "held_out_used_before": used},
             content=document.content,
             digest=document.digest,
             frozen_at=timezone.now(),
@@ -57,10 +61,37 @@ def check_population(document: Brief) -> TrafficSet:
     return traffic_set
 
 
+def check_usable(document: Brief, traffic_set: TrafficSet) -> None:
+    """Traffic that can't be sent or replayed is refused now, before any engine time. A set that was imported before
+    its import said so is taken to have text and times."""
+    imported = traffic_set.imported
+    problems = []
+    if traffic_set.text_deleted_at:
+        problems.append(
+            f"traffic.set: the text of this set was deleted on {traffic_set.text_deleted_at:%d %B %Y} by "
+            f"{traffic_set.text_deleted_by}, so there is nothing to send: import fresh traffic"
+        )
+    if not imported.get("acceptance", {}).get("usable", True):
+        problems.append(
+            "traffic.set: this set holds lengths and no text, and how many draft tokens are accepted depends on the "
+            "text: import the file again with a donor of real text"
+        )
+    if imported.get("needs_arrival_process"):
+        problems += [
+            f"levels.{place}.arrival.process: level {level.name} is a replay, but the times of this traffic were "
+            "never recorded: choose another arrival process"
+            for place, level in enumerate(document.levels)
+            if level.arrival.process == "replay"
+        ]
+    if problems:
+        raise BadBrief(problems)
+
+
 def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
-    """Too little held-out traffic is said now, not after an hour of engine time. What a replay needs depends on the
-    recorded times, which nobody reads before the held-out stage."""
+    """Too little held-out traffic is said now, not after an hour of engine time. How much replays need in all depends
+    on the recorded times, which nobody reads before the held-out stage: only that each fits somewhere is known."""
     if any(level.arrival.process == "replay" for level in document.levels):
+        check_unbroken(document, traffic_set)
         return
     have = traffic_set.parts.get(kind=TrafficPart.Kind.HELD_OUT).rows
     pairs, levels = document.rule.pairs, document.levels
@@ -71,6 +102,18 @@ def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
         raise BadBrief([f"levels: {error}"]) from None
 
 
+def check_unbroken(document: Brief, traffic_set: TrafficSet) -> None:
+    problems = []
+    kinds = [TrafficPart.Kind.HELD_OUT, TrafficPart.Kind.TUNING]
+    for part in traffic_set.parts.filter(kind__in=kinds).order_by("kind"):
+        try:
+            check_stretches(document.levels, part.stretches)
+        except ValueError as error:
+            problems.append(f"levels: in the {part.kind} part, {error}")
+    if problems:
+        raise BadBrief(problems)
+
+
 def check_classes(document: Brief, traffic_set: TrafficSet) -> None:
     """A class that no request has could never be shown to improve or to hold."""
     parts = traffic_set.parts.filter(kind__in=[TrafficPart.Kind.TUNING, TrafficPart.Kind.HELD_OUT])
@@ -79,6 +122,11 @@ def check_classes(document: Brief, traffic_set: TrafficSet) -> None:
         *((f"outcome.improve_in.{place}.class", cell.class_) for place, cell in enumerate(document.outcome.improve_in)),
         *((f"guardrails.{rail.id}.cell.class", rail.cell.class_) for rail in document.guardrails),
         *((f"deadlines.{class_}", class_) for class_ in document.deadlines),
+        *(
+            (f"levels.{place}.deadlines.{class_}", class_)
+            for place, level in enumerate(document.levels)
+            for class_ in level.deadlines
+        ),
     ]
     problems = [
         f"{field}: no request of both parts is of the class {class_!r}; there are {', '.join(sorted(known))}"

@@ -13,8 +13,8 @@ from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
-from decisions.selectors.briefs import held_out_used_before
 from decisions.selectors.evidence import evidence_of
+from decisions.selectors.seal import used_before
 from decisions.services.compute_verdict import evidence_digests
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person, relation
@@ -129,7 +129,7 @@ def why_no_approval(verdict: Verdict) -> str | None:
         trials = evidence_of(revision)
     except (EvidenceMissing, EvidenceDamaged) as error:
         return f"evidence is missing or damaged: {error}"
-    if held_out_used_before(revision):
+    if used_before(revision):
         return "its held-out traffic was read for another brief before: only unused traffic can carry an approval"
     return why_no_fallback(trials)
 

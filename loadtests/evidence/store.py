@@ -128,6 +128,13 @@ class EvidenceStore:
         if (found := digest_of_file(path)) != wanted:
             raise EvidenceDamaged(wanted, path, found)
 
+    def forget(self, wanted: str) -> None:
+        """Remove the bytes of this digest for good; that there are none is no fault."""
+        path = self.path(wanted)
+        with suppress(FileNotFoundError):
+            path.unlink()
+            sync_directory(path.parent)
+
     def _keep(self, name: str, write: Callable[[Path], None]) -> None:
         if self.has(name):
             self.check(name)

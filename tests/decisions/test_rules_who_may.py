@@ -6,6 +6,8 @@ from decisions.rules.who_may import (
     Person,
     Relation,
     may_declare_fault,
+    may_delete_text,
+    may_manage_privacy,
     may_read_ledger,
     may_revoke,
     may_sign,
@@ -28,15 +30,15 @@ RELATION = Relation(
     run_starters=frozenset({"engineer"}),
     service_owners=frozenset({"owner", "superuser"}),
 )
-# who: write, start, declare a fault, sign, revoke, read the ledger
+# who: write, start, declare a fault, sign, revoke, read the ledger, manage privacy, delete text
 TABLE = {
-    "engineer": (True, True, True, False, False, True),
-    "owner": (False, False, False, True, True, True),
-    "second_owner": (False, False, False, False, False, True),
-    "auditor": (False, False, False, False, False, True),
-    "operator": (False, False, True, False, False, False),
-    "superuser": (True, True, True, False, False, True),
-    "stranger": (False, False, False, False, False, False),
+    "engineer": (True, True, True, False, False, True, False, False),
+    "owner": (False, False, False, True, True, True, True, True),
+    "second_owner": (False, False, False, False, False, True, False, False),
+    "auditor": (False, False, False, False, False, True, False, False),
+    "operator": (False, False, True, False, False, False, True, True),
+    "superuser": (True, True, True, False, False, True, True, True),
+    "stranger": (False, False, False, False, False, False, False, False),
 }
 
 
@@ -50,6 +52,8 @@ def test_who_may_do_what(who: str) -> None:
         may_sign(person, RELATION),
         may_revoke(person, RELATION),
         may_read_ledger(person),
+        may_manage_privacy(person, RELATION),
+        may_delete_text(person, RELATION),
     )
     assert tuple(one is None for one in refusals) == TABLE[who]
     assert all(one is None or one.endswith(".") for one in refusals)
@@ -64,6 +68,8 @@ def test_nobody_may_do_anything_with_an_account_that_is_not_active(who: str) -> 
         may_declare_fault(person),
         may_sign(person, RELATION),
         may_revoke(person, RELATION),
+        may_manage_privacy(person, RELATION),
+        may_delete_text(person, RELATION),
     ):
         assert refusal == "This account is not active."
     assert may_read_ledger(person) is not None

@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 from django.contrib.auth.models import Group
@@ -21,9 +22,17 @@ from decisions.services.revoke_release import revoke_release
 from decisions.services.sign_decision import sign_decision, statement_to_sign
 from decisions.services.start_brief import start_brief
 from decisions.services.withdraw_brief import withdraw_brief
+from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.models import Boot, Campaign
 from tests.conftest import PASSWORD
-from tests.support.play import changes_nothing, harms_at_peak, harms_everywhere, play, started_brief
+from tests.support.play import (
+    changes_nothing,
+    harms_at_peak,
+    harms_everywhere,
+    other_traffic,
+    play,
+    started_brief,
+)
 
 pytestmark = pytest.mark.django_db
 
@@ -156,9 +165,11 @@ def test_revoking_needs_an_owner_and_their_password(
     assert release.revoked_at is None
 
 
-def test_a_new_release_takes_the_place_of_the_old(route: Route, engineer: Account, owner: Account) -> None:
-    for seed in (7, 9):
-        revision = started_brief(route, engineer, split_seed=seed)
+def test_a_new_release_takes_the_place_of_the_old(
+    route: Route, engineer: Account, owner: Account, tmp_path: Path
+) -> None:
+    for path in (SUPPORT_ASSISTANT, other_traffic(tmp_path)):
+        revision = started_brief(route, engineer, path=path)
         play(revision)
         sign(last_verdict(revision), owner)
     old, new = Release.objects.order_by("pk")
@@ -252,7 +263,7 @@ def test_a_plan_that_needs_more_held_out_traffic_is_refused_before_it_is_frozen(
     document = json.loads(started_brief(route, engineer).source)
     document["levels"][2]["arrival"] = {"process": "constant", "rate": 20}
     draft = create_brief(route=route, source=json.dumps(document), by=engineer)
-    with pytest.raises(BadBrief, match="levels: the held-out part has 286 requests"):
+    with pytest.raises(BadBrief, match="levels: the held-out part has 269 requests"):
         freeze_brief(revision=draft, by=engineer)
     draft.refresh_from_db()
     assert (draft.state, draft.digest) == ("draft", "")

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from hypothesis import settings
 
+from loadtests import seal
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import Message, Row
 
@@ -20,6 +21,12 @@ settings.register_profile("patient", deadline=None)
 settings.load_profile("patient")
 
 SUPPORT = Path(__file__).resolve().parent.parent / "support"
+
+
+@pytest.fixture
+def unsealed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """For campaigns that no brief planned: the seal opens for everyone."""
+    monkeypatch.setattr(seal, "_registered", [lambda **_: None])
 
 
 @pytest.fixture(scope="session")

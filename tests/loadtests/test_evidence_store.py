@@ -128,3 +128,16 @@ def test_writing_durably_replaces_as_a_whole(tmp_path: Path) -> None:
     write_durably(path, b"two")
     assert path.read_bytes() == b"two"
     assert list(path.parent.iterdir()) == [path]
+
+
+def test_what_is_forgotten_is_gone_and_can_be_kept_again(store: EvidenceStore) -> None:
+    store.put(b"abc")
+    other = store.put(b"abd")
+    store.forget(ABC)
+    store.forget(ABC)
+    assert files_under(store) == [store.path(other)]
+    with pytest.raises(EvidenceMissing):
+        store.get(ABC)
+    assert store.put(b"abc") == ABC
+    with pytest.raises(ValueError, match="not a SHA-256 digest"):
+        store.forget("../../etc/passwd")

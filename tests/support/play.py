@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable
 from datetime import timedelta
+from pathlib import Path
 
 from django.conf import settings
 from django.utils import timezone
@@ -58,11 +59,21 @@ def harms_at_peak(boot: Boot, level: str) -> float:
     return {"quiet": 0.75, "peak": 1.9}.get(level, 1.0)
 
 
-def started_brief(route: Route, engineer: Account, *, split_seed: int = 7) -> BriefRevision:
-    """The demo's brief, frozen and started; another split makes another traffic set."""
+def other_traffic(directory: Path) -> Path:
+    """As many requests at the same times with other words, as another day would bring them."""
+    rows = [json.loads(line) for line in SUPPORT_ASSISTANT.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        row["messages"][-1]["content"] = row["messages"][-1]["content"][::-1]
+    path = directory / "other.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    return path
+
+
+def started_brief(route: Route, engineer: Account, *, path: Path = SUPPORT_ASSISTANT) -> BriefRevision:
+    """The demo's brief on the traffic of this file, frozen and started."""
     from config.demo import brief_document
 
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by=engineer.username, seed=split_seed)
+    traffic = import_traffic(path=path, name="demo", by=engineer.username, seed=7)
     source = json.dumps(brief_document(TARGET, traffic))
     revision = create_brief(route=route, source=source, by=engineer)
     freeze_brief(revision=revision, by=engineer)
@@ -137,12 +148,15 @@ def record(one: PlannedRequest, boot: Boot, level: str, factor: float, draw: ran
         output_sha256="d" * 64,
         error=None,
         fingerprint=boot.configuration.digest,
+        due_ns=one.planned_ns,
+        give_up_ns=one.give_up_ns,
+        warm_up=one.warm_up,
     )
 
 
 def store(boot: Boot, trial: Trial, level: Level, planned: list[PlannedRequest], records: list[RequestRecord]) -> None:
     evidence = EvidenceStore(settings.EVIDENCE_DIR)
-    plan = evidence.put(plan_content(planned, level.name))
+    plan = evidence.put(plan_content(planned, level))
     stored = evidence.put(records_content(records))
     tokens = float(sum(one.output_tokens or 0 for one in records))
     counters = {

@@ -1,0 +1,41 @@
+from decisions.models import Account, Service
+from decisions.rules.reasons import SHORTEST_REASON, is_too_short
+from decisions.rules.states import MEASURING
+from decisions.rules.who_may import Relation, may_delete_text
+from decisions.services.people import owners, person
+from decisions.services.refuse import refuse
+from decisions.services.refused import Refused
+from loadtests.journal import act
+from loadtests.models import TrafficSet
+from loadtests.services import delete_text as traffic
+
+
+def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str) -> None:
+    """Deletes the text of a set for good; its hashes, lengths, times and everything measured with it stay."""
+    refusal = may_delete_text(person(by), relation_to(traffic_set))
+    if refusal:
+        refuse("traffic-text-delete", refusal, subject=f"traffic set {traffic_set.pk}", actor=by.username)
+    if is_too_short(reason):
+        raise Refused(f"say why in at least {SHORTEST_REASON} characters")
+    delete_unless_measuring(traffic_set, by=by.username, reason=reason.strip())
+
+
+def delete_unless_measuring(traffic_set: TrafficSet, *, by: str, reason: str) -> None:
+    """A measuring brief needs the rows between two of its campaigns too."""
+    refuse_while_measuring(traffic_set)
+    # Before the act, which others wait for; and what an outline is of must never go before the outline is kept.
+    traffic.keep_outlines(traffic_set, by)
+    with act():
+        refuse_while_measuring(traffic_set)
+        traffic.delete_text(traffic_set=traffic_set, by=by, reason=reason)
+
+
+def refuse_while_measuring(traffic_set: TrafficSet) -> None:
+    measuring = traffic_set.revisions.filter(state=MEASURING).select_related("brief").first()
+    if measuring:
+        raise Refused(f"{measuring} is measuring on this traffic: cancel it, or wait for its verdict")
+
+
+def relation_to(traffic_set: TrafficSet) -> Relation:
+    service = Service.objects.filter(slug=traffic_set.service).first() if traffic_set.service else None
+    return Relation(service_owners=owners(service) if service else frozenset())
