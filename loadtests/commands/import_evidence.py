@@ -1,0 +1,32 @@
+"""``draftproof import-evidence``: a result file of another load generator as evidence that can be inspected."""
+
+import json
+from pathlib import Path
+
+import click
+
+from loadtests.evidence.foreign import FORMATS, EvidenceRefused, import_evidence
+
+
+class Refused(click.ClickException):
+    """The file can't be imported; nothing was written."""
+
+    exit_code = 2
+
+
+@click.command("import-evidence")
+@click.argument("file", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--format", "format_", default="auto", show_default=True, type=click.Choice(FORMATS))
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the runs.")
+def import_evidence_command(file: Path, format_: str, out: Path) -> None:
+    """Read a result file of vllm bench serve, AIPerf or GuideLLM and print what it holds as JSON.
+
+    Writes one directory a run: manifest.json, and records.parquet where requests are told one by one. Imported
+    evidence is shown and compared, and never carries an approval: the manifest says what it lacks. Exit status: 0 when
+    the file was imported; 2 when it is refused, and nothing was written.
+    """
+    try:
+        summary = import_evidence(file, out, format_)
+    except (EvidenceRefused, OSError) as error:
+        raise Refused(str(error)) from None
+    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
