@@ -4,8 +4,10 @@ import os
 
 import click
 
+from loadtests.commands.import_evidence import import_evidence_command
 from loadtests.commands.import_traffic import import_traffic
 from loadtests.commands.replay import replay
+from loadtests.commands.simulate import simulate
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -19,6 +21,8 @@ def main(context: click.Context) -> None:
 
 main.add_command(replay)
 main.add_command(import_traffic)
+main.add_command(import_evidence_command)
+main.add_command(simulate)
 
 if __name__ == "__main__":
     main()
