@@ -41,7 +41,8 @@ def commands(port: int, pool: str) -> dict[str, list[str]]:
     web = ["config.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4", "--no-control-socket"]
     return {
         "web": [sys.executable, "-m", "gunicorn", *web],
-        "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "1", "-n", "control@%h"],
+        # Two at once: one import at a time, and what puts things right beside it.
+        "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "2", "-n", "control@%h"],
         "engine": [*celery, *quiet, "-Q", f"engine.{pool}", "-c", "1", "--pool", "solo", "-n", f"engine-{pool}@%h"],
     }
 

@@ -23,6 +23,7 @@ VAR = Path(env.str("DRAFTPROOF_VAR", str(BASE_DIR / "var"))).resolve()
 EVIDENCE_DIR = VAR / "evidence"
 MODELS_DIR = VAR / "models"
 RUNS_DIR = VAR / "runs"
+UPLOADS_DIR = VAR / "uploads"
 ENGINE_PYTHON = Path(env.str("DRAFTPROOF_ENGINE_PYTHON", str(BASE_DIR / ".venv-engine/bin/python")))
 
 DEBUG = env.bool("DRAFTPROOF_DEBUG", False)
@@ -164,6 +165,15 @@ SECURE_REDIRECT_EXEMPT = [r"^livez$", r"^readyz$"]
 SECURE_HSTS_SECONDS = 31_536_000 if HTTPS else 0
 SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
 
+# A file streams to the disk where it will stay, so that keeping it is a rename.
+FILE_UPLOAD_HANDLERS = ["decisions.pages.uploads.BoundedUpload"]
+UPLOADS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
+FILE_UPLOAD_TEMP_DIR = UPLOADS_DIR
+UPLOAD_LIMIT_BYTES = env.int("DRAFTPROOF_UPLOAD_MB", 4000) * 1_000_000
+
+# A function of text to text, package.module:function, that every imported message goes through.
+REDACT_WITH = env.str("DRAFTPROOF_REDACT", "")
+
 REDIS_URL = env.str("REDIS_URL", "")
 BROKER_DIR = VAR / "broker"
 
@@ -178,6 +188,8 @@ def broker_options() -> dict[str, Any]:
 
 
 CELERY_BROKER_URL = REDIS_URL or "filesystem://"
+if not REDIS_URL:
+    CELERY_BROKER_TRANSPORT = "config.broker:WholeFiles"
 CELERY_BROKER_TRANSPORT_OPTIONS = broker_options()
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_TASK_IGNORE_RESULT = True
@@ -186,15 +198,18 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
+# KiB: what a large import took is given back when it ends. Only the control worker has processes to replace.
+CELERY_WORKER_MAX_MEMORY_PER_CHILD = 400_000
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = bool(REDIS_URL)
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR / "beat-schedule")
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "workers.reconcile", "schedule": 5.0, "options": {"expires": 5}},
     "advance": {"task": "decisions.advance_briefs", "schedule": 3.0, "options": {"expires": 3}},
+    "retention": {"task": "decisions.delete_expired_text", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 
-# A running boot beats this often and is lost after three missed beats.
+# A running boot or import beats at least this often and is lost after three missed beats.
 HEARTBEAT_S = 5
 
 LOGGING = {

@@ -19,3 +19,15 @@ def send_boot(pool: str) -> None:
         current_app.send_task("workers.run_next_boot", args=[pool], queue=f"engine.{pool}", expires=30)
     except (OperationalError, OSError) as error:
         logger.warning("the broker can't be reached (%s): the reconciler will send boots of pool %s again", error, pool)
+
+
+def request_import() -> None:
+    transaction.on_commit(send_import)
+
+
+def send_import() -> None:
+    """The next import that waits; a duplicate does no harm."""
+    try:
+        current_app.send_task("workers.run_import", queue="control", expires=30)
+    except (OperationalError, OSError) as error:
+        logger.warning("the broker can't be reached (%s): the reconciler will send the imports again", error)

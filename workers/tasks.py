@@ -13,10 +13,17 @@ from loadtests import queue
 from loadtests.models import Boot
 from loadtests.services.claim_boot import claim_boot, pools_with_work
 from loadtests.services.give_up_boot import lose_silent_boots, orphans
+from loadtests.services.lose_silent_imports import lose_silent_imports
+from loadtests.services.remove_old_uploads import remove_old_uploads
+from loadtests.services.run_import import next_import
+from loadtests.services.run_import import run_import as run_one_import
 from workers.boots import run_boot
 from workers.engines.base import end_process_group
 
 logger = logging.getLogger(__name__)
+
+# An import that takes longer hangs, in a regular expression for instance, which nothing else can interrupt.
+LONGEST_IMPORT_S = 2 * 3600
 
 stopping = threading.Event()
 
@@ -53,10 +60,23 @@ def end_orphans(pool: str, host: str) -> None:
         Boot.objects.filter(pk=orphan.pk).update(engine_group=None)
 
 
+@shared_task(name="workers.run_import", time_limit=LONGEST_IMPORT_S)
+def run_import() -> None:
+    """Imports the traffic file that has waited longest, if there is one and no other import runs."""
+    wanted = next_import()
+    if wanted is not None:
+        run_one_import(wanted=wanted, worker=worker_name())
+
+
 @shared_task(name="workers.reconcile")
 def reconcile() -> None:
-    """The database says what should run: lost boots are tried again, and waiting boots are sent again."""
+    """The database says what should run: lost boots are tried again, and what waits is sent again."""
     for boot in lose_silent_boots():
         logger.warning("%s was lost: %s", boot, boot.reason)
     for pool in pools_with_work() | set(orphans().values_list("pool", flat=True)):
         queue.send_boot(pool)
+    for wanted in lose_silent_imports():
+        logger.warning("%s ended: %s", wanted, wanted.reason)
+    remove_old_uploads()
+    if next_import() is not None:
+        queue.send_import()

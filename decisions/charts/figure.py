@@ -10,6 +10,7 @@ import plotly.graph_objects as go
 # Colours by meaning. The hexadecimal values are right on a light page and on paper; ``layout.meta.colours`` names
 # each one, so that charts.js puts the page's own custom property (--ink, --accent, --baseline …) in its place.
 INK = "#1b1f24"
+PAPER = "#ffffff"
 SOFT = "#59616b"
 LINE = "#d8dde3"
 ACCENT = "#0b6bcb"
@@ -22,6 +23,7 @@ BETTER = "#3f86d1"
 
 COLOURS = {
     INK: "ink",
+    PAPER: "paper",
     SOFT: "soft",
     LINE: "line",
     ACCENT: "accent",

@@ -22,6 +22,9 @@ from decisions.selectors.events import events_of_revision
 from decisions.selectors.pictures import forests, heat_map, held_out_pictures
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
 from decisions.selectors.runs import DECIDED, trial_rows
+from decisions.selectors.seal import used_before
+from decisions.selectors.traffic import replayed_part, set_by_digest
+from decisions.selectors.traffic_pictures import levels_shown
 from decisions.services.people import person
 from loadtests.models import Campaign
 
@@ -87,7 +90,10 @@ def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     document = context["document"]
     if document:
         named = {one.name: document.configuration(one.name) for one in document.candidates}
+        traffic_set = revision.traffic_set or set_by_digest(document.traffic.set)
         context["candidates"] = selectors.candidates_of(document.baseline, named)
+        context["level_pictures"] = levels_shown(document, replayed_part(document))
+        context["used_before"] = used_before(revision, traffic_set)
     earlier = selectors.before(revision)
     context |= {"earlier": earlier, "diff": selectors.source_diff(earlier, revision)}
     return render(request, "briefs/brief.html", context)

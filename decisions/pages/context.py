@@ -9,16 +9,20 @@ from decisions.selectors.inbox import waiting_count
 SECTIONS = (
     ("inbox", "Inbox", {"inbox"}),
     ("services", "Services", {"services", "service", "route", "revoke"}),
-    ("briefs", "Briefs", {"briefs", "brief-new", "brief"}),
-    ("traffic", "Traffic", {"traffic", "traffic-set"}),
+    ("briefs", "Briefs", {"briefs"}),
+    ("traffic", "Traffic", {"traffic"}),
     ("runs", "Runs", {"runs", "boot", "declare-fault"}),
     ("ledger", "History", {"ledger"}),
 )
 
+# Their pages are many, and all of one section.
+BY_FIRST_WORD = {"brief": "briefs", "traffic": "traffic"}
+
 
 def section_of(url_name: str) -> str:
-    if url_name.startswith("brief-"):
-        return "briefs"
+    first = url_name.split("-")[0]
+    if first in BY_FIRST_WORD:
+        return BY_FIRST_WORD[first]
     return next((name for name, _, members in SECTIONS if url_name in members), "")
 
 

@@ -7,14 +7,16 @@ from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
 from django.views.decorators.http import require_GET, require_http_methods
 
-from decisions.models import Account, Release, Route
+from decisions.models import Account, Release, Route, Service
 from decisions.pages.access import require
-from decisions.rules.who_may import Relation, may_revoke
+from decisions.pages.privacy import PrivacyForm, kept, typed
+from decisions.rules.who_may import Relation, may_manage_privacy, may_revoke
 from decisions.selectors import services as selectors
 from decisions.selectors.pictures import in_order
 from decisions.services.people import owners, person
 from decisions.services.refused import Refused
 from decisions.services.revoke_release import revoke_release
+from decisions.services.set_privacy import set_privacy
 
 
 @require_GET
@@ -24,14 +26,44 @@ def services(request: HttpRequest) -> HttpResponse:
     return render(request, "services/list.html", {"services": selectors.services()})
 
 
-@require_GET
+@require_http_methods(["GET", "POST"])
 @login_required
 def service(request: HttpRequest, slug: str) -> HttpResponse:
-    require(request)
+    account = require(request)
     found = get_object_or_404(selectors.services(), slug=slug)
-    routes = selectors.routes_now(found.routes.all(), timezone.now())
-    decisions = selectors.decisions_of_service(found)
-    return render(request, "services/service.html", {"service": found, "routes": routes, "decisions": decisions})
+    if request.method == "GET":
+        return render_service(request, found, account, kept(found.retention_days, found.redactions))
+    form = typed(request.POST.get("retention_days", ""), request.POST.get("redactions", ""))
+    if form.problems:
+        return render_service(request, found, account, form, status=422)
+    try:
+        set_privacy(service=found, retention_days=form.retention_days, redactions=form.redactions, by=account)
+    except Refused as refusal:
+        return render_service(request, found, account, form, refusal=str(refusal), status=422)
+    messages.success(request, "These rules hold from now on.")
+    return redirect("service", slug)
+
+
+def render_service(
+    request: HttpRequest,
+    found: Service,
+    account: Account,
+    privacy: PrivacyForm,
+    *,
+    refusal: str = "",
+    status: int = 200,
+) -> HttpResponse:
+    why_not_manage = may_manage_privacy(person(account), Relation(service_owners=owners(found)))
+    context = {
+        "service": found,
+        "routes": selectors.routes_now(found.routes.all(), timezone.now()),
+        "decisions": selectors.decisions_of_service(found),
+        "privacy": privacy,
+        "may_manage": why_not_manage is None,
+        "why_not_manage": why_not_manage,
+        "refusal": refusal,
+    }
+    return render(request, "services/service.html", context, status=status)
 
 
 @require_GET

@@ -2,7 +2,18 @@
 
 from django.urls import path
 
-from decisions.pages import brief_tabs, briefs, inbox, ledger, runs, services, session, signing, traffic
+from decisions.pages import (
+    brief_tabs,
+    briefs,
+    inbox,
+    ledger,
+    runs,
+    services,
+    session,
+    signing,
+    traffic,
+    traffic_imports,
+)
 
 REVISION = "briefs/<int:brief>/<int:number>/"
 
@@ -29,7 +40,17 @@ urlpatterns = [
     path(REVISION + "sign-off/sign/", signing.sign, name="brief-sign"),
     path(REVISION + "history/", brief_tabs.history, name="brief-history"),
     path("traffic/", traffic.traffic, name="traffic"),
+    path("traffic/import/", traffic_imports.new, name="traffic-import"),
+    path("traffic/import/look/", traffic_imports.look_at, name="traffic-import-look"),
+    path("traffic/imports/", traffic_imports.recent, name="traffic-imports"),
+    path("traffic/imports/<int:pk>/", traffic_imports.job, name="traffic-import-job"),
+    path("traffic/imports/<int:pk>/live/", traffic_imports.live, name="traffic-import-live"),
+    path("traffic/imports/<int:pk>/cancel/", traffic_imports.cancel, name="traffic-import-cancel"),
+    path("traffic/imports/<int:pk>/again/", traffic_imports.again, name="traffic-import-again"),
     path("traffic/<int:pk>/", traffic.traffic_set, name="traffic-set"),
+    path("traffic/<int:pk>/delete-text/", traffic.delete_the_text, name="traffic-delete-text"),
+    path("traffic/<int:pk>/problems/", traffic.problems, name="traffic-problems"),
+    path("traffic/<int:pk>/problems.jsonl", traffic.problems_file, name="traffic-problems-file"),
     path("runs/", runs.runs, name="runs"),
     path("runs/live/", runs.runs_live, name="runs-live"),
     path("runs/boots/<int:pk>/", runs.boot, name="boot"),

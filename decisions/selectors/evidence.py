@@ -7,11 +7,13 @@ from typing import cast
 from django.conf import settings
 
 from decisions.models import BriefRevision
-from decisions.rules.evidence import Purpose, TrialEvidence, columns_of
+from decisions.rules.evidence import Purpose, TrialEvidence, columns_of, window_and_warm_up
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
 from loadtests.models import Boot, Campaign, Trial
 from loadtests.models.campaign import counted_boots
+from loadtests.traffic.levels import Level
+from loadtests.traffic.rows import NANOSECONDS
 
 GENERATION_TOKENS = "vllm:generation_tokens_total"
 PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
@@ -34,7 +36,8 @@ def evidence_of(revision: BriefRevision, *, purposes: Iterable[str] = Campaign.P
 
 
 def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEvidence:
-    level = next(one for one in boot.campaign.plan["levels"] if one["name"] == trial.level)
+    level = Level.model_validate(next(one for one in boot.campaign.plan["levels"] if one["name"] == trial.level))
+    columns, warm_up_columns = window_and_warm_up(columns_of(read_records(store.get(trial.records_digest))))
     counters = trial.counters
     warm_up = trial.summary.get("warm_up", {})
     return TrialEvidence(
@@ -48,9 +51,9 @@ def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEv
         level=trial.level,
         evidence_class=trial.summary["evidence_class"],
         configuration=boot.configuration.digest,
-        planned=trial.planned,
-        window_s=float(level["duration_s"]),
-        columns=columns_of(read_records(store.get(trial.records_digest))),
+        planned=trial.planned - len(warm_up_columns["row"]),
+        window_s=level.duration_s,
+        columns=columns,
         engine_tokens=whole(counters.get(GENERATION_TOKENS)),
         prefix_queries=whole(counters.get(PREFIX_QUERIES)),
         prefix_hits=whole(counters.get(PREFIX_HITS)),
@@ -61,6 +64,8 @@ def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEv
         warm_up_planned=warm_up.get("planned", 0),
         warm_up_completed=warm_up.get("completed", 0),
         died=boot.died,
+        window_start_ns=round(level.warm_up_s * NANOSECONDS),
+        warm_up_columns=warm_up_columns,
     )
 
 

@@ -10,7 +10,6 @@ from typing import Any
 
 import numpy as np
 
-from decisions.charts.arrivals import arrivals_over_time
 from decisions.charts.attainment import LevelAttainment, attainment_by_level
 from decisions.charts.completion import completion_ecdf
 from decisions.charts.draft_length import draft_length_heat_map
@@ -43,11 +42,6 @@ class HeldOutPictures:
     attainment: Chart | None
     tested_range: list[dict[str, Any]]
     missing: str = ""
-
-
-def arrivals_chart(statistics: Mapping[str, Any]) -> Chart | None:
-    counts = statistics.get("arrivals")
-    return arrivals_over_time(counts, bucket_s=statistics.get("bucket_s", 10)) if counts else None
 
 
 def heat_map(rows: Sequence[Mapping[str, Any]], levels: Sequence[str]) -> Chart | None:
@@ -149,16 +143,17 @@ def completed(trials: Sequence[TrialEvidence]) -> list[float]:
 
 def shared_deadline(brief: Brief, trials: Sequence[TrialEvidence]) -> float | None:
     """A line makes sense only where every class has the same completion deadline."""
-    found = {brief.deadline(name) for trial in trials for name in classes_of(trial)}
+    found = {brief.deadline(name, trial.level) for trial in trials for name in classes_of(trial)}
     limits = {deadline.completion_s if deadline else None for deadline in found}
     return limits.pop() if len(limits) == 1 else None
 
 
 def arrivals_words(level: Level) -> str:
     arrival = level.arrival
-    if arrival.rate is None:
+    if arrival.mean_rate is None:
         return "replayed"
-    return f"{arrival.rate:g} requests/s" + (", bursts" if (arrival.cv or 1) > 1 else "")
+    bursts = arrival.process == "on-off" or (arrival.cv or 1) > 1
+    return f"{arrival.mean_rate:g} requests/s" + (", bursts" if bursts else "")
 
 
 def attained(brief: Brief, trials: Sequence[TrialEvidence], level: str) -> LevelAttainment:

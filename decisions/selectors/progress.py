@@ -156,7 +156,7 @@ def planned_boots(name: str, document: Brief) -> int:
 
 def window_s(name: str, document: Brief) -> float:
     levels = [document.level(document.peak)] if name == "fallback" else document.levels
-    return sum(level.duration_s for level in levels)
+    return sum(level.span_s for level in levels)
 
 
 def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
@@ -170,7 +170,7 @@ def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
 
 
 def windows_of(boot: Boot, document: Brief) -> float:
-    return sum(document.level(trial.level).duration_s for trial in boot.trials.all())
+    return sum(document.level(trial.level).span_s for trial in boot.trials.all())
 
 
 def seconds_left(boot: Boot, document: Brief, overhead: float, at: datetime) -> float:

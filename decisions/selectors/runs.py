@@ -88,7 +88,8 @@ def trial_rows(boot: Boot) -> list[TrialRow]:
 def trial_row(trial: Trial) -> TrialRow:
     progress: dict[str, Any] = trial.progress or {}
     counts: dict[str, int] = trial.summary.get("statuses") or progress.get("ended") or {}
-    planned = trial.planned or progress.get("planned", 0)
+    # While it runs everything that is sent counts; afterwards the window alone, without the level's warm-up.
+    planned = trial.summary.get("planned") or trial.planned or progress.get("planned", 0)
     return TrialRow(
         trial,
         planned,

@@ -17,6 +17,7 @@ from decisions.models import Release
 from decisions.rules.brief import Guardrail, Outcome
 from decisions.rules.measures import measure_of
 from decisions.rules.nomination import EXPLORATORY
+from decisions.rules.wording import process_words
 from decisions.selectors.events import subject_link
 from decisions.selectors.runs import TrialRow
 from decisions.selectors.services import release_state
@@ -63,6 +64,8 @@ STATES = {
     "done": ("check", "good", "done"),
     "finished": ("check", "good", "finished"),
     "stopped": ("warning", "wait", "stopped"),
+    "refused": ("cross", "bad", "refused"),
+    "failed": ("warning", "bad", "failed"),
     "lost": ("warning", "bad", "lost"),
     "void": ("void", "", "void"),
     "cut-off": ("warning", "wait", "cut off"),
@@ -197,6 +200,23 @@ def duration(value: Any) -> str:
 @register.filter
 def minutes(value: Any) -> str:
     return "–" if missing(value) else f"{value:.1f}{NARROW}min"
+
+
+@register.filter
+def file_size(size: int) -> str:
+    """Bytes as kB, MB or GB, thousands to a step."""
+    if size < 1_000_000:
+        return f"{max(1, round(size / 1000))}{NARROW}kB" if size else f"0{NARROW}kB"
+    if size < 1_000_000_000:
+        return f"{size / 1_000_000:.1f}{NARROW}MB"
+    return f"{size / 1_000_000_000:.2f}".rstrip("0").rstrip(".") + f"{NARROW}GB"
+
+
+@register.filter
+def sentence(text: str) -> str:
+    """A reason as a sentence: a capital at its start and a full stop at its end. A file's name keeps its letters."""
+    started = text[:1].upper() + text[1:] if text.split(" ")[0].isalpha() else text
+    return started if started.endswith((".", "!", "?", "…")) or not started else f"{started}."
 
 
 @register.filter
@@ -372,11 +392,7 @@ def guardrail_sentence(rail: Guardrail) -> str:
 
 @register.filter
 def arrival_words(arrival: Arrival) -> str:
-    if arrival.process == "replay":
-        scale = arrival.time_scale or 1
-        return "replayed as recorded" if scale == 1 else f"replayed, times × {scale:g}"
-    bursts = f", bursts (variation {arrival.cv:g})" if arrival.cv and arrival.cv > 1 else ""
-    return f"{arrival.process}, {arrival.rate:g} requests/s{bursts}"
+    return process_words(arrival)
 
 
 @register.filter

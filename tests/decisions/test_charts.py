@@ -19,7 +19,11 @@ from decisions.charts import (
     draft_length_heat_map,
     pairs_forest,
 )
+from decisions.charts.arrivals import Busiest, Lane
+from decisions.charts.classes import classes_of_both_sides
 from decisions.charts.figure import COLOURS
+from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
+from decisions.charts.levels import levels_over_time, line_of
 
 STATIC = Path(__file__).parents[2] / "decisions" / "static" / "draftproof"
 
@@ -68,10 +72,23 @@ def forest(**changes: Any) -> Chart:
     return pairs_forest(**(numbers | changes))
 
 
-EVERY_CHART = [completion(), attainment(), heat_map(), forest(), arrivals_over_time([3, 0, 1], bucket_s=10)]
+LANES = [Lane("tuning", [(0, 10), (20, 30)]), Lane("held-out", [(10, 20)]), Lane("evaluation", [])]
+PROMPT = Measure("prompt length", "tokens")
+EVERY_CHART = {
+    "completion": completion(),
+    "attainment": attainment(),
+    "heat map": heat_map(),
+    "pairs": forest(),
+    "arrivals": arrivals_over_time([3, 0, 1], bucket_s=10),
+    "arrivals of parts": arrivals_over_time([3, 0, 1], bucket_s=10, lanes=LANES, busiest=Busiest(4, 3)),
+    "lengths": length_histogram(PROMPT, Histogram([1, 2, 4], [5, 1]), Spread(1, 2, 3)),
+    "both sides": both_sides(PROMPT, tuning=Histogram([1, 2], [5]), held_out=Histogram([1, 2], [4])),
+    "classes": classes_of_both_sides(tuning={"chat": 3}, held_out={"code": 1}),
+    "levels": levels_over_time([line_of("peak", "constant", [-0.5, 0.5], warm_up_s=1, duration_s=2)]),
+}
 
 
-@pytest.mark.parametrize("chart", EVERY_CHART, ids=["completion", "attainment", "heat map", "pairs", "arrivals"])
+@pytest.mark.parametrize("chart", EVERY_CHART.values(), ids=EVERY_CHART)
 class TestEveryChart:
     def test_is_small_plain_json(self, chart: Chart) -> None:
         assert json.loads(json.dumps(chart.figure, allow_nan=False)) == chart.figure
@@ -232,17 +249,9 @@ def test_the_forest_of_ratios_is_centred_on_one() -> None:
     )
 
 
-def test_arrivals_stand_on_the_time_they_count() -> None:
-    chart = arrivals_over_time([3, 0, 1], bucket_s=10)
-    bars = chart.figure["data"][0]
-    assert (bars["x"], bars["y"], bars["width"], bars["offset"]) == ([0, 10, 20], [3, 0, 1], 10, 0)
-    assert chart.caption == "4 requests over 30 s; the busiest 10 s had 3, the average 1.3."
-    assert chart.table == (("from", "requests in 10 s"), (("0 s", "3"), ("10 s", "0"), ("20 s", "1")))
-
-
 def test_long_traffic_counts_in_minutes() -> None:
     chart = arrivals_over_time([1] * 100, bucket_s=60)
-    assert chart.figure["layout"]["xaxis"]["title"]["text"] == "minutes from the first arrival"
+    assert chart.figure["layout"]["xaxis"]["title"]["text"] == "minutes from the start"
     assert chart.figure["data"][0]["x"][:3] == [0, 1, 2]
 
 

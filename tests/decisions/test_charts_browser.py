@@ -11,6 +11,10 @@ import plotly
 import pytest
 
 from decisions.charts import Interval, arrivals_over_time, completion_ecdf, draft_length_heat_map, pairs_forest
+from decisions.charts.arrivals import Busiest, Lane
+from decisions.charts.classes import classes_of_both_sides
+from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
+from decisions.charts.levels import levels_over_time, line_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
@@ -24,6 +28,7 @@ FILES = {
     "/plotly.css": STATIC / "plotly.css",
     "/plotly.min.js": Path(plotly.__file__).parent / "package_data" / "plotly.min.js",
 }
+PROMPT, SIDE = Measure("prompt length", "tokens"), Histogram([1, 2, 4], [3, 1])
 CHARTS = [
     completion_ecdf("peak", baseline_s=[1, 2], candidate_s=[1], baseline_planned=2, candidate_planned=2, deadline_s=3),
     draft_length_heat_map(labels=["ngram K=2"], levels=["peak"], ratios={("ngram K=2", "peak"): 1.2}, metric="rate"),
@@ -37,7 +42,13 @@ CHARTS = [
         scale="points",
         confidence=0.9,
     ),
-    arrivals_over_time([1, 2], bucket_s=10),
+    arrivals_over_time(
+        [1, 2], bucket_s=10, lanes=[Lane("tuning", [(0, 10)]), Lane("held-out", [(10, 20)])], busiest=Busiest(3, 1)
+    ),
+    length_histogram(PROMPT, SIDE, Spread(1, 2, 3)),
+    both_sides(PROMPT, tuning=SIDE, held_out=SIDE),
+    classes_of_both_sides(tuning={"chat": 1}, held_out={"chat": 2}),
+    levels_over_time([line_of("peak", "constant", [-0.5, 0.5], warm_up_s=1, duration_s=2)]),
 ]
 WATCH = """
 window.refused = [];

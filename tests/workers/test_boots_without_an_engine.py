@@ -1,10 +1,11 @@
 """What a worker makes of boots without an engine to speak of: faults, dead engines, orphans, an absent database."""
 
+import json
 import platform
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,11 @@ import pytest
 from django.conf import settings as configured
 from django.db import OperationalError
 
+from decisions.selectors.evidence import evidence_of_trial
 from loadtests import queue
 from loadtests.configurations import Checkpoint, Configuration, Hardware, Runtime
 from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.manifest import document_of
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
 from loadtests.models import Boot, Campaign
@@ -35,10 +38,18 @@ LEVELS = [Level(name="peak", arrival=Arrival(process="constant", rate=2), durati
 
 
 @pytest.fixture
-def boot(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Boot:
+def worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.HEARTBEAT_S = 1
     monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME)
     monkeypatch.setattr(boots, "find_checkpoint", lambda *_: Path("target"))
+
+
+@pytest.fixture
+def boot(worker: None) -> Boot:
+    return claimed_boot(LEVELS)
+
+
+def claimed_boot(levels: Sequence[Level], deadlines: dict[str, Any] | None = None) -> Boot:
     baseline = Configuration(
         schema="draftproof.configuration/1",
         runtime=RUNTIME,
@@ -51,11 +62,11 @@ def boot(settings: Any, monkeypatch: pytest.MonkeyPatch) -> Boot:
         brief_digest="c" * 64,
         baseline=baseline,
         candidates={},
-        levels=LEVELS,
+        levels=levels,
         peak="peak",
         pairs=4,
         seed=1,
-        deadlines={},
+        deadlines=deadlines or {},
         budget_engine_minutes=10,
         max_reattempts=1,
         by="engineer",
@@ -82,6 +93,33 @@ def test_an_engine_that_does_not_start_is_a_result(boot: Boot, monkeypatch: pyte
     table = read_records(EvidenceStore(configured.EVIDENCE_DIR).get(trial.records_digest))
     assert table["status"].to_pylist() == ["failed"] * 10
     assert trial.progress["ended"]["failed"] == trial.planned == 10
+
+
+def test_a_trial_of_a_level_that_warms_up_is_judged_on_its_window(
+    worker: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def deadline(seconds: float) -> dict[str, float]:
+        return {"first_token_s": seconds, "completion_s": seconds}
+
+    fields = {"warm_up_s": 3, "deadlines": {"chat": deadline(9)}, "patience": {"share": 0.5, "after_s": 2}}
+    level = Level.model_validate(LEVELS[0].model_dump() | fields)
+    boot = claimed_boot([level], {"default": deadline(1), "chat": deadline(2)})
+    monkeypatch.setattr(boots, "start", starting_with(EngineFailed("exit status 1", "")))
+    boots.run_boot(boot, threading.Event())
+    boot.refresh_from_db()
+    trial, store = boot.trials.get(), EvidenceStore(configured.EVIDENCE_DIR)
+    # Two requests a second over 3 s of warm-up and 5 s of window.
+    assert (trial.planned, trial.progress["ended"]["failed"]) == (16, 16)
+    assert (trial.summary["planned"], trial.summary["warm_up_requests"]) == (10, 6)
+    assert trial.summary["within_deadline"]["deadlines"] == {"default": deadline(1), "chat": deadline(9)}
+    manifest = document_of(store.get(trial.manifest_digest))
+    assert (manifest["planned"], manifest["warm_up_requests"], manifest["window_s"]) == (10, 6, 5.0)
+    assert json.loads(store.get(trial.plan_digest))["schema"] == "draftproof.plan/2"
+
+    evidence = evidence_of_trial(boot, trial, store)
+    assert (evidence.planned, evidence.window_s, evidence.window_start_ns) == (10, 5.0, 3_000_000_000)
+    assert evidence.columns["planned_ns"].min() == 3_000_000_000
+    assert (len(evidence.columns["row"]), len(evidence.warm_up_columns["row"])) == (10, 6)
 
 
 @pytest.mark.parametrize("error", [RuntimeError("no such thing"), OSError("no space left on device")])

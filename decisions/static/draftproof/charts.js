@@ -5,9 +5,9 @@
 
   // Colours a page may leave out of its custom properties: the heat map's ends and middle.
   const FALLBACK = {
-    light: { ink: "#1b1f24", soft: "#59616b", line: "#d8dde3", accent: "#0b6bcb", baseline: "#7b838d", good: "#16794c",
+    light: { ink: "#1b1f24", paper: "#ffffff", soft: "#59616b", line: "#d8dde3", accent: "#0b6bcb", baseline: "#7b838d", good: "#16794c",
              bad: "#c2410c", wait: "#8a6100", worse: "#d97a29", even: "#f1f2f4", better: "#3f86d1" },
-    dark: { ink: "#e8eaed", soft: "#a7afb9", line: "#3a414a", accent: "#6cb2ff", baseline: "#9aa3ad", good: "#5bd09a",
+    dark: { ink: "#e8eaed", paper: "#14171a", soft: "#a7afb9", line: "#3a414a", accent: "#6cb2ff", baseline: "#9aa3ad", good: "#5bd09a",
             bad: "#ff9466", wait: "#e5b84b", worse: "#c8691c", even: "#3a4048", better: "#3d82cc" },
   };
   const CONFIG = {

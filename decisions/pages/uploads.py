@@ -1,0 +1,116 @@
+"""Files that come in with a form: streamed to the disk, where they are welcome, up to the limit that settings name."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from django.conf import settings
+from django.core.files.uploadedfile import TemporaryUploadedFile
+from django.core.files.uploadhandler import FileUploadHandler, SkipFile, StopUpload
+from django.http import HttpRequest
+
+from decisions.models import Account
+from decisions.rules.who_may import may_import_traffic
+from decisions.services.people import person
+from loadtests import uploads
+
+# Pages that take a file, and whether all of it or only its beginning.
+WELCOME = {"traffic-import": True, "traffic-import-again": True, "traffic-import-look": False}
+MEGABYTE = 1_000_000
+# Of a file that is only looked at: more than one look takes, less than anyone would mind.
+LOOK_LIMIT = 1 << 20
+# Room that an upload leaves on the disk: the database and the evidence lie there too.
+ROOM_LEFT = 256 * MEGABYTE
+
+
+@dataclass(frozen=True)
+class Trouble:
+    """Why the files of a request were not taken."""
+
+    status: int
+    sentence: str
+
+
+def trouble_of(request: HttpRequest) -> Trouble | None:
+    """Read after ``request.FILES``: what came before the trouble was dropped with it."""
+    found: Trouble | None = getattr(request, "upload_trouble", None)
+    return found
+
+
+def too_large() -> Trouble:
+    limit = settings.UPLOAD_LIMIT_BYTES / MEGABYTE
+    return Trouble(
+        413,
+        f"The file is larger than the {limit:,.0f} MB that this installation takes. Compress it with gzip or zstd, "
+        "which are read as they are, or ask whoever runs it for a higher DRAFTPROOF_UPLOAD_MB.",
+    )
+
+
+NO_ROOM = Trouble(507, "There is not enough room on the disk for this file. Nothing of it was kept.")
+
+
+class BoundedUpload(FileUploadHandler):
+    """Nothing is stored for anyone who may not import, nor by a page that takes no file."""
+
+    request: HttpRequest
+    # Django closes what a handler has under this name when it breaks off.
+    file: TemporaryUploadedFile
+    taken = 0
+
+    def new_file(self, *args: Any, **kwargs: Any) -> None:
+        super().new_file(*args, **kwargs)
+        if not is_welcome(self.request):
+            raise SkipFile
+        if lacks_room(int(self.request.META.get("CONTENT_LENGTH") or 0)):
+            self.stop(NO_ROOM)
+        # Under a name of ours: theirs may be longer than the file system takes.
+        self.file = TemporaryUploadedFile("upload", self.content_type or "", 0, self.charset, self.content_type_extra)
+        self.file.name = self.file_name
+
+    def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes | None:
+        self.taken += len(raw_data)
+        if WELCOME[page_of(self.request)]:
+            if self.taken > settings.UPLOAD_LIMIT_BYTES:
+                self.stop(too_large())
+        elif self.taken > LOOK_LIMIT:
+            return None
+        try:
+            self.file.write(raw_data)
+        except OSError:
+            self.stop(NO_ROOM)
+        return None
+
+    def file_complete(self, file_size: int) -> TemporaryUploadedFile:
+        self.file.seek(0)
+        self.file.size = file_size
+        return self.file
+
+    def upload_interrupted(self) -> None:
+        if hasattr(self, "file"):
+            self.file.close()
+
+    def stop(self, trouble: Trouble) -> None:
+        """The rest is read and let go, so that a browser hears the answer."""
+        self.upload_interrupted()
+        cast(Any, self.request).upload_trouble = trouble
+        raise StopUpload(connection_reset=False)
+
+
+def is_welcome(request: HttpRequest) -> bool:
+    account = request.user
+    return isinstance(account, Account) and page_of(request) in WELCOME and may_import_traffic(person(account)) is None
+
+
+def page_of(request: HttpRequest) -> str:
+    return (request.resolver_match.url_name if request.resolver_match else "") or ""
+
+
+def lacks_room(size: int) -> bool:
+    return shutil.disk_usage(uploads.directory()).free < size + ROOM_LEFT
+
+
+def path_of(file: TemporaryUploadedFile) -> Path:
+    return Path(file.temporary_file_path())

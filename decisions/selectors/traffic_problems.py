@@ -1,0 +1,70 @@
+"""The rows that an import left out: a file that may have a million lines, so one page of it is read at a time."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Generator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+
+from decisions.selectors.traffic import problem_counts
+from loadtests.canonical import canonical
+from loadtests.evidence.store import EvidenceStore
+from loadtests.models import TrafficSet
+
+ROWS_A_PAGE = 100
+
+
+@dataclass(frozen=True)
+class ProblemsPage:
+    """``number`` counts from 1; ``count`` is what the import counted for the reason, or for all of them."""
+
+    rows: list[Mapping[str, Any]]
+    number: int
+    count: int
+
+    @property
+    def pages(self) -> int:
+        return max(1, -(-self.count // ROWS_A_PAGE))
+
+    @property
+    def newer(self) -> int | None:
+        return self.number - 1 if self.number > 1 else None
+
+    @property
+    def older(self) -> int | None:
+        return self.number + 1 if self.number < self.pages else None
+
+
+def problems_page(traffic_set: TrafficSet, *, reason: str, number: int) -> ProblemsPage:
+    """Raises EvidenceMissing or EvidenceDamaged where the file isn't as it was kept."""
+    counts = problem_counts(traffic_set.imported)
+    count = counts.get(reason, 0) if reason else sum(counts.values())
+    number = min(max(1, number), max(1, -(-count // ROWS_A_PAGE)))
+    first = (number - 1) * ROWS_A_PAGE
+    with closing(problem_lines(traffic_set.problems_digest, reason)) as lines:
+        rows = [json.loads(line) for line in islice(lines, first, first + ROWS_A_PAGE)]
+    return ProblemsPage(rows, number, count)
+
+
+def problem_lines(digest: str, reason: str = "") -> Generator[bytes]:
+    """The lines of problems.jsonl, those of one reason or all, in the order in which they were found.
+
+    The file is checked against its digest first; raises EvidenceMissing or EvidenceDamaged.
+    """
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store.check(digest)
+    return lines_of(store.path(digest), reason)
+
+
+def lines_of(path: Path, reason: str) -> Generator[bytes]:
+    """The lines are canonical, so the reason, the last of the fields by name, ends each of them: none has to be parsed
+    to be left out."""
+    ending = b',"reason":' + canonical(reason) + b"}\n"
+    with path.open("rb") as lines:
+        yield from (line for line in lines if line.endswith(ending)) if reason else lines

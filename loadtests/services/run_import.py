@@ -1,0 +1,187 @@
+"""One import from its claim to its end."""
+
+import errno
+import logging
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from django.conf import settings
+from django.db import DatabaseError, connection
+from django.utils import timezone
+
+from loadtests import journal, queue, uploads
+from loadtests.evidence.store import EvidenceStore
+from loadtests.import_pulse import ImportPulse, StopAsked
+from loadtests.journal import act
+from loadtests.models import TrafficImport, TrafficPart, TrafficSet
+from loadtests.redacting import redaction_of_service
+from loadtests.services.import_traffic import import_traffic
+from loadtests.services.refused import Refused
+from loadtests.services.retry_import import RETRIABLE, donor_upload
+from loadtests.traffic.importers import ImportRefused, Rules, Wanted, read_mapping
+from loadtests.traffic.rows import BadRow
+
+logger = logging.getLogger(__name__)
+
+State = TrafficImport.State
+Tell = Callable[[str, int, int], None]
+FULL = (errno.ENOSPC, errno.EDQUOT)
+# Sentences that were written for whoever asked.
+SPOKEN = (ImportRefused, Refused, BadRow)
+DISK_FULL = "the disk is full: make room, then start it again"
+DATABASE_LOST = "the database was lost while the set was written: start it again when it is back"
+
+
+@dataclass(frozen=True)
+class Ended:
+    state: State
+    reason: str = ""
+    created: TrafficSet | None = None
+
+
+def run_import(*, wanted: TrafficImport, worker: str) -> None:
+    """Imports a queued file, unless another import runs or this one was taken; it ends as done, refused, failed or
+    cancelled, and one that is neither refused nor failed leaves no file."""
+    if not claim(wanted, worker):
+        return
+    with ImportPulse(wanted, worker) as pulse:
+        ended = outcome(wanted, pulse.tell)
+    end(wanted, worker, ended)
+
+
+def claim(wanted: TrafficImport, worker: str) -> bool:
+    """By compare-and-swap. One import at a time: each may take a gigabyte, and the reconciler needs a place beside."""
+    with act():
+        if TrafficImport.objects.filter(state=State.RUNNING).exists():
+            return False
+        taken = TrafficImport.objects.filter(pk=wanted.pk, state=State.QUEUED).update(
+            state=State.RUNNING, worker=worker, beat_at=timezone.now()
+        )
+        if taken:
+            journal.record("traffic-import-started", subject=f"traffic import {wanted.pk}", actor=worker)
+    return bool(taken)
+
+
+def outcome(wanted: TrafficImport, tell: Tell) -> Ended:
+    try:
+        return Ended(State.DONE, created=imported(wanted, tell))
+    except StopAsked as asked:
+        return Ended(State.CANCELLED, str(asked))
+    except DatabaseError as error:
+        logger.warning("import %s lost its database: %s", wanted.pk, error)
+        connection.close()
+        return Ended(State.FAILED, DATABASE_LOST)
+    except OSError as error:
+        logger.warning("import %s: %s", wanted.pk, error)
+        return Ended(State.FAILED, DISK_FULL if error.errno in FULL else f"the disk failed: {error.strerror}")
+    except Exception as error:
+        if isinstance(error, SPOKEN) or type(error) is ValueError:
+            return Ended(State.REFUSED, str(error))
+        # Another library's words may quote a row: they are for the log alone.
+        logger.exception("import %s failed", wanted.pk)
+        return Ended(State.FAILED, f"a fault of ours, {type(error).__name__}: the control worker's log says more")
+
+
+def imported(wanted: TrafficImport, tell: Tell) -> TrafficSet:
+    """Raises what loadtests.services.import_traffic raises, and Refused."""
+    options = wanted.options
+    with laid_out(wanted) as (path, donor):
+        reading = Wanted(
+            path=path,
+            format=options["format"],
+            mapping=read_mapping(options["mapping"]),
+            header=options["header"],
+            refuse=options["on_bad_row"] == "refuse",
+            rules=rules_of(options),
+            donor=donor,
+            seed=options["seed"],
+        )
+        return import_traffic(
+            path=path,
+            name=wanted.name,
+            by=wanted.requested_by,
+            service=wanted.service,
+            reading=reading,
+            shares=options["shares"],
+            seed=options["seed"],
+            block_s=options["block_s"],
+            similarity=options["similarity"],
+            tell=tell,
+        )
+
+
+def rules_of(options: dict[str, Any]) -> Rules:
+    return Rules(
+        class_=options["class"] or None,
+        max_tokens=options["max_tokens"],
+        max_context=options["max_context"],
+        redaction=redaction_of_service(options["redactions"], settings.REDACT_WITH or None),
+    )
+
+
+@contextmanager
+def laid_out(wanted: TrafficImport) -> Iterator[tuple[Path, Path | None]]:
+    """The files under the names that people gave them, since problems and the set's source speak of those."""
+    with tempfile.TemporaryDirectory(prefix="import-", dir=uploads.directory()) as place:
+        (own := Path(place) / "file").mkdir()
+        (donors := Path(place) / "donor").mkdir()
+        path = linked(own, wanted.file_name, uploads.path_of(wanted.upload))
+        yield path, donor_of(wanted.options, donors)
+
+
+def linked(place: Path, name: str, target: Path) -> Path:
+    if not target.is_file():
+        raise Refused(f"{name} is no longer here: choose the file again")
+    path = place / uploads.safe_name(name)
+    path.symlink_to(target)
+    return path
+
+
+def donor_of(options: dict[str, Any], place: Path) -> Path | None:
+    """Real text for a trace of lengths: a file that came along, or the tuning part of a set, never another part."""
+    donor = options["donor"]
+    if donor is None:
+        return None
+    if "upload" in donor:
+        return linked(place, donor["file_name"], uploads.path_of(donor["upload"]))
+    part = TrafficPart.objects.filter(set=donor["set"], kind=TrafficPart.Kind.TUNING).select_related("set").first()
+    if part is None or part.set.text_deleted_at:
+        raise Refused("the set that was to give its text has none any more: choose another one")
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store.check(part.digest)
+    return linked(place, f"set {part.set_id}, tuning part.jsonl", store.path(part.digest))
+
+
+def end(wanted: TrafficImport, worker: str, ended: Ended) -> None:
+    """Unless it was given up meanwhile: then nobody waits for it here, and the file is for whoever starts it again."""
+    keep = ended.state in RETRIABLE
+    with act():
+        moved = TrafficImport.objects.filter(pk=wanted.pk, state=State.RUNNING, worker=worker).update(
+            state=ended.state,
+            reason=ended.reason,
+            created_set=ended.created,
+            ended_at=timezone.now(),
+            upload=wanted.upload if keep else "",
+        )
+        if moved:
+            journal.record(
+                f"traffic-import-{ended.state}",
+                subject=f"traffic import {wanted.pk}",
+                actor=worker,
+                reason=ended.reason,
+                set=ended.created.pk if ended.created else None,
+            )
+        queue.request_import()
+    if moved and not keep:
+        uploads.drop(wanted.upload, donor_upload(wanted.options))
+
+
+def next_import() -> TrafficImport | None:
+    """The one that has waited longest, while none runs."""
+    if TrafficImport.objects.filter(state=State.RUNNING).exists():
+        return None
+    return TrafficImport.objects.filter(state=State.QUEUED).order_by("pk").first()
