@@ -79,7 +79,13 @@ def create_service() -> dict[str, Route]:
 
 
 def import_demo_traffic() -> TrafficSet:
-    return import_traffic(path=SUPPORT_ASSISTANT, name="Support assistant, two hours", by="engineer", seed=SPLIT_SEED)
+    return import_traffic(
+        path=SUPPORT_ASSISTANT,
+        name="Support assistant, two hours",
+        by="engineer",
+        service="support-assistant",
+        seed=SPLIT_SEED,
+    )
 
 
 def create_demo_brief(route: Route, target: Checkpoint, traffic: TrafficSet) -> BriefRevision:
