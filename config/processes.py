@@ -1,4 +1,4 @@
-"""The processes of an installation on one machine: web, control worker and engine worker."""
+"""The processes of an installation on one machine: web, control worker, import worker and engine worker."""
 
 from __future__ import annotations
 
@@ -41,8 +41,9 @@ def commands(port: int, pool: str) -> dict[str, list[str]]:
     web = ["config.wsgi", "--bind", f"127.0.0.1:{port}", "--workers", "1", "--threads", "4", "--no-control-socket"]
     return {
         "web": [sys.executable, "-m", "gunicorn", *web],
-        # Two at once: one import at a time, and what puts things right beside it.
-        "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "2", "-n", "control@%h"],
+        "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "1", "-n", "control@%h"],
+        # Beside what puts things right, never before it.
+        "imports": [*celery, *quiet, "-Q", "imports", "-c", "1", "--pool", "solo", "-n", "imports@%h"],
         "engine": [*celery, *quiet, "-Q", f"engine.{pool}", "-c", "1", "--pool", "solo", "-n", f"engine-{pool}@%h"],
     }
 

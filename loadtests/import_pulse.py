@@ -1,10 +1,7 @@
-"""An import's heartbeat: a thread that tells the database how far it is, and the import when to stop."""
-
-from __future__ import annotations
+"""What an import says of itself while it goes, and what it hears: how far it is, and when to stop."""
 
 import logging
-import threading
-from types import TracebackType
+import time
 from typing import Any
 
 from django.db import DatabaseError, connection
@@ -22,42 +19,27 @@ class StopAsked(Exception):
 
 
 class ImportPulse:
-    """Beats every second beside the import, so that a long step without news is no silence. ``tell`` only notes how
-    far the import is, and raises StopAsked once it must end."""
+    """``tell`` writes down how far the import is, once a second and at each new stage, and raises StopAsked once it
+    must end. It is heard from the import itself: an import that hangs says nothing, and is watched from outside."""
 
     def __init__(self, wanted: TrafficImport, worker: str) -> None:
         self.wanted, self.worker = wanted, worker
-        self._progress: dict[str, Any] = {}
-        self._asked = ""
-        self._done = threading.Event()
-        self._thread = threading.Thread(target=self._run, name="import pulse", daemon=True)
-
-    def __enter__(self) -> ImportPulse:
-        self._thread.start()
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self._done.set()
-        self._thread.join()
+        self._stage, self._next = "", 0.0
 
     def tell(self, stage: str, done: int, of: int) -> None:
-        self._progress = {"stage": stage, "done": done, "of": of}
-        if self._asked:
-            raise StopAsked(self._asked)
+        now = time.monotonic()
+        if stage == self._stage and now < self._next:
+            return
+        self._stage, self._next = stage, now + EVERY_S
+        asked = self._beat({"stage": stage, "done": done, "of": of})
+        if asked:
+            raise StopAsked(asked)
 
-    def _run(self) -> None:
+    def _beat(self, progress: dict[str, Any]) -> str:
         try:
-            while not self._done.wait(EVERY_S):
-                self._beat()
-        finally:
-            connection.close()
-
-    def _beat(self) -> None:
-        try:
-            self._asked = beat_import(wanted=self.wanted, worker=self.worker, progress=self._progress)
+            return beat_import(wanted=self.wanted, worker=self.worker, progress=progress)
         except DatabaseError as error:
-            # A database that is away for a moment costs beats, not the import; the reconciler decides when it is lost.
-            logger.warning("import %s could not beat: %s", self.wanted.pk, error)
+            # A database that is away for a moment costs news, not the import.
+            logger.warning("import %s could not say how far it is: %s", self.wanted.pk, error)
             connection.close()
+            return ""

@@ -28,6 +28,6 @@ def request_import() -> None:
 def send_import() -> None:
     """The next import that waits; a duplicate does no harm."""
     try:
-        current_app.send_task("workers.run_import", queue="control", expires=30)
+        current_app.send_task("workers.run_import", queue="imports", expires=30)
     except (OperationalError, OSError) as error:
         logger.warning("the broker can't be reached (%s): the reconciler will send the imports again", error)

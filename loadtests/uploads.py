@@ -1,16 +1,24 @@
-"""The uploads directory: files that wait for their import, under drawn names, readable by this installation alone."""
+"""The uploads directory: files that wait for their import, under drawn names, and what an import works with; readable
+by this installation alone."""
 
+import fcntl
+import json
 import os
 import secrets
 import shutil
+import tempfile
 import time
-from collections.abc import Collection
-from contextlib import suppress
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from django.conf import settings
 
+from loadtests.evidence.store import write_durably
+
 PRIVATE_DIRECTORY, PRIVATE_FILE = 0o700, 0o600
+# In a workplace: locked while its process lives, and the digests that it is about to store.
+LOCK, INTENDED = ".held", ".intended"
 
 
 # What every file system takes in one name, with room to spare.
@@ -69,3 +77,58 @@ def sweep(kept: Collection[str], *, older_than_s: float) -> list[str]:
         else:
             one.unlink(missing_ok=True)
     return [one.name for one in old]
+
+
+@contextmanager
+def workplace(prefix: str) -> Iterator[Path]:
+    """A directory of its own for one process, which the kernel lets go when that process dies, however it does."""
+    place = Path(tempfile.mkdtemp(prefix=prefix, dir=directory()))
+    # Locked before it has its name: whoever looks for abandoned places never finds a lock that isn't taken yet.
+    drafted = place / f"{LOCK}-draft"
+    with drafted.open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        drafted.rename(place / LOCK)
+        try:
+            yield place
+        finally:
+            clear(place)
+
+
+def clear(place: Path) -> None:
+    """All of it, except where files were stored that nobody could take away again: then their digests stay."""
+    for one in place.iterdir():
+        if one.name in (LOCK, INTENDED):
+            continue
+        if one.is_dir() and not one.is_symlink():
+            shutil.rmtree(one, ignore_errors=True)
+        else:
+            one.unlink(missing_ok=True)
+    if not (place / INTENDED).exists():
+        shutil.rmtree(place, ignore_errors=True)
+
+
+def abandoned() -> Iterator[Path]:
+    """Workplaces whose process has died. Each is held while the caller looks at it, and gone afterwards."""
+    for lock in directory().glob(f"*/{LOCK}"):
+        with suppress(FileNotFoundError), lock.open("r+") as handle:
+            try:
+                fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                continue
+            yield lock.parent
+            shutil.rmtree(lock.parent, ignore_errors=True)
+
+
+def intend(place: Path, digests: Collection[str]) -> None:
+    """On the disk before any of them is: so a kill at any point leaves nothing that nobody knows of."""
+    write_durably(place / INTENDED, json.dumps(sorted(digests)).encode(), PRIVATE_FILE)
+
+
+def intended(place: Path) -> list[str]:
+    with suppress(FileNotFoundError):
+        return [str(one) for one in json.loads((place / INTENDED).read_bytes())]
+    return []
+
+
+def settled(place: Path) -> None:
+    (place / INTENDED).unlink(missing_ok=True)

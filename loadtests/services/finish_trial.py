@@ -35,14 +35,30 @@ def finish_trial(*, trial: Trial, result: TrialResult, actor: str) -> bool:
             state=Trial.State.FINISHED, ended_at=timezone.now(), **vars(result)
         )
         if moved:
-            journal.record(
-                "trial-finished",
-                subject=f"trial {trial.pk}",
-                actor=actor,
-                boot=trial.boot_id,
-                level=trial.level,
-                records=result.records_digest,
-                manifest=result.manifest_digest,
-                plan=result.plan_digest,
-            )
+            record("trial-finished", trial, result, actor)
     return bool(moved)
+
+
+def keep_cut_trial(*, trial: Trial, result: TrialResult, actor: str) -> bool:
+    """Stores what a trial gave before it was cut off, also where its boot has been given up meanwhile. The trial is and
+    stays cut off, so that no verdict rests on it."""
+    with act():
+        kept = Trial.objects.filter(
+            pk=trial.pk, state__in=[Trial.State.RUNNING, Trial.State.CUT_OFF], manifest_digest=""
+        ).update(state=Trial.State.CUT_OFF, ended_at=timezone.now(), **vars(result))
+        if kept:
+            record("trial-cut-off", trial, result, actor)
+    return bool(kept)
+
+
+def record(kind: str, trial: Trial, result: TrialResult, actor: str) -> None:
+    journal.record(
+        kind,
+        subject=f"trial {trial.pk}",
+        actor=actor,
+        boot=trial.boot_id,
+        level=trial.level,
+        records=result.records_digest,
+        manifest=result.manifest_digest,
+        plan=result.plan_digest,
+    )

@@ -1,7 +1,8 @@
 import tempfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from loadtests.canonical import digest_of
 from loadtests.evidence.store import EvidenceStore, digest_of_file
 from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
+from loadtests.services.give_service import give_service
 from loadtests.statistics.resemblance import Sample, comparison
-from loadtests.traffic.columns import Int64, read_columns
+from loadtests.traffic.columns import Columns, Int64, read_columns
 from loadtests.traffic.division import Alike, Division, divide, given
 from loadtests.traffic.groups import NO_PAIRS
 from loadtests.traffic.importers import Wanted, import_file
+from loadtests.traffic.joined import Joining, read_trace, readable_twice
 from loadtests.traffic.near_duplicates import check_similarity, read_prompts
+from loadtests.traffic.part_index import PartIndex, index_content, prompt_hashes
 from loadtests.traffic.part_statistics import Side, part_statistics
 from loadtests.traffic.parts import part_file, write_parts
 from loadtests.traffic.time_blocks import width_ns
@@ -32,10 +36,15 @@ LONGEST_SOURCE = 200
 NO_TEXT = "none: there is no text to compare"
 
 Tell = Callable[[str, int, int], None]
+Also = Callable[[TrafficSet], object]
 
 
 def tell_nobody(stage: str, done: int, of: int) -> None:
     """Nobody waits for news."""
+
+
+def nothing_else(created: TrafficSet) -> None:
+    """The set is all there is to write."""
 
 
 def import_traffic(
@@ -50,26 +59,28 @@ def import_traffic(
     block_s: float = 120.0,
     similarity: float = SIMILARITY,
     tell: Tell = tell_nobody,
+    also: Also = nothing_else,
 ) -> TrafficSet:
     """Reads, splits and stores a traffic file.
 
-    ``tell`` hears how far it is: stages "reading" (bytes), "comparing prompts" and "writing" (rows). Raises
-    ImportRefused, ValueError, OSError, or what ``tell`` raises, and then leaves nothing behind. The same file split
-    in the same way is the same set: it is returned, not imported twice.
+    ``tell`` hears how far it is: stages "reading" (bytes), "comparing prompts" and "writing" (rows); where a donor
+    gives its text, those compared are the donor's, and "joining text" (bytes) comes after. ``also`` is done in the act
+    that creates the set. Raises ImportRefused, ValueError, OSError, or what these two raise, and then leaves nothing
+    behind. The same file split in the same way is the same set: it is returned, not imported twice, and refused where
+    it was to have another name or service.
     """
     check_name(name)
     given(shares)
     width_ns(block_s)
     check_similarity(similarity)
     wanted = replace(reading, path=path) if reading else Wanted(path)
-    with tempfile.TemporaryDirectory(prefix="set-", dir=uploads.directory()) as scratch:
-        found = Found(wanted, Path(scratch), tell)
-        found.split(shares=shares, seed=seed, block_s=block_s, similarity=similarity)
+    with uploads.workplace("set-") as scratch:
+        found = Found(wanted, Split(shares, seed, block_s, similarity), scratch, tell)
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
-            return still_there(known)
-        with kept(found.files):
-            return created(found, name=name, by=by, service=service)
+            return still_there(known, name=name, by=by, service=service)
+        with kept(found.files, scratch):
+            return created(found, name=name, by=by, service=service, also=also)
 
 
 def check_name(name: str) -> None:
@@ -77,20 +88,59 @@ def check_name(name: str) -> None:
         raise ValueError(f"the set's name has {len(name)} characters; it may have 1 to {LONGEST_NAME}")
 
 
+@dataclass(frozen=True)
+class Split:
+    """How a set is to be split."""
+
+    shares: Mapping[str, float]
+    seed: int
+    block_s: float
+    similarity: float
+
+    def divided(self, columns: Columns, alike: Alike, *, timed: bool) -> Division:
+        return divide(columns, alike, shares=self.shares, seed=self.seed, block_s=self.block_s, timed=timed)
+
+
 class Found:
     """What becomes a set, in a directory of its own."""
 
-    def __init__(self, wanted: Wanted, scratch: Path, tell: Tell) -> None:
-        self._scratch, self._tell = scratch, tell
-        self.source = wanted.path.name
-        self.imported = import_file(wanted, scratch / "set", lambda done, of: tell("reading", done, of))
+    def __init__(self, wanted: Wanted, split: Split, scratch: Path, tell: Tell) -> None:
+        self._split, self._scratch, self._tell = split, scratch, tell
         self._rows = scratch / "set" / "rows.jsonl"
-        self.columns = read_columns(self._rows)
+        prompts, unit = self._joined(wanted) if wanted.donor else self._read(wanted)
+        self.source: str = self.imported["source"]["file"]
+        self._describe(prompts, unit)
+        self._write()
 
-    def split(self, *, shares: Mapping[str, float], seed: int, block_s: float, similarity: float) -> None:
+    def _read(self, wanted: Wanted) -> tuple[Int64, str]:
+        """Gives the lengths of the prompts, and their unit."""
+        self.imported = import_file(wanted, self._scratch / "set", partial(self._tell, "reading"))
+        self.columns = read_columns(self._rows)
+        prompts, unit, alike = self._prompts(self._split.similarity)
+        self.division = self._split.divided(self.columns, alike, timed=not self.imported["needs_arrival_process"])
+        return prompts, unit
+
+    def _joined(self, wanted: Wanted) -> tuple[Int64, str]:
+        """Split by time and conversation before there is a text, which then comes from each part's own donors."""
+        wanted = replace(wanted, path=readable_twice(wanted.path, self._scratch))
+        trace = read_trace(wanted, self._scratch, partial(self._tell, "reading"))
+        lengths = Alike(NO_PAIRS, self._split.similarity, NO_TEXT)
+        division = self._split.divided(trace.columns, lengths, timed=trace.timed)
+        joining = Joining(
+            trace,
+            division,
+            similarity=self._split.similarity,
+            scratch=self._scratch,
+            tell=partial(self._tell, "comparing prompts"),
+        )
+        told = partial(self._tell, "joining text")
+        self.imported = import_file(wanted, self._scratch / "set", told, joining.divide_donors)
+        self.columns = read_columns(self._rows)
+        self.division = joining.division_of(self.columns)
+        return joining.characters, "characters"
+
+    def _describe(self, prompts: Int64, unit: str) -> None:
         timed = not self.imported["needs_arrival_process"]
-        prompts, unit, alike = self._prompts(similarity)
-        self.division = divide(self.columns, alike, shares=shares, seed=seed, block_s=block_s, timed=timed)
         all_rows, all_time = np.ones(len(self.columns), dtype=bool), [[0, self.columns.end_ns]]
         whole = Side(self.columns, prompts, unit, all_time, timed, all_rows)
         sides = {
@@ -100,13 +150,26 @@ class Found:
         self.statistics = {kind: part_statistics(side) for kind, side in sides.items()}
         compared = comparison(sample(sides["tuning"]), sample(sides["held-out"]))
         self.set_statistics = {**part_statistics(whole), "comparison": compared}
+
+    def _write(self) -> None:
         self.parts = write_parts(self._rows, self.columns, self.division, self._scratch, self._told("writing"))
         self.digest = set_digest(self.parts, self.division)
         self.files = {self.parts[kind]: part_file(self._scratch, kind) for kind in self.parts}
+        self.indexes = {kind: self._index(place, kind) for place, kind in enumerate(self.division.kinds)}
         problems = self._scratch / "set" / "problems.jsonl"
         self.problems_digest = digest_of_file(problems) if problems.stat().st_size else ""
         if self.problems_digest:
             self.files[self.problems_digest] = problems
+
+    def _index(self, place: int, kind: str) -> str:
+        arrivals = self.columns.arrivals_ns[self.division.part_of == place]
+        with part_file(self._scratch, kind).open("rb") as lines:
+            prompts = None if self.columns.prompt_tokens is not None else prompt_hashes(lines)
+        path = self._scratch / f"{kind}.index"
+        path.write_bytes(index_content(PartIndex(arrivals, prompts)))
+        digest = digest_of_file(path)
+        self.files[digest] = path
+        return digest
 
     def _prompts(self, similarity: float) -> tuple[Int64, str, Alike]:
         if self.columns.prompt_tokens is not None:
@@ -130,13 +193,28 @@ def set_digest(parts: Mapping[str, str], division: Division) -> str:
     return digest_of({"schema": SCHEMA, "parts": described})
 
 
-def still_there(known: TrafficSet) -> TrafficSet:
+def still_there(known: TrafficSet, *, name: str, by: str, service: str) -> TrafficSet:
+    """The set that is here already, under the name that was asked for; one that had no service gets the one asked for.
+    Raises ValueError where it was asked for as something else: nobody may believe that it was."""
     if known.text_deleted_at:
         raise ValueError(
             f"this very set was imported as {known.name!r}, and its text was deleted by {known.text_deleted_by} on "
             f"{known.text_deleted_at:%Y-%m-%d}: import it with another split if it may be kept again"
         )
+    here = f"this very set is here already: set {known.pk}, {known.name!r}, of {service_words(known.service)}"
+    another = "import the file with another split if a second set is wanted"
+    if known.service and service != known.service:
+        raise ValueError(f"{here}, whose retention holds for it. Use that set, or {another}")
+    if name != known.name:
+        given = f"; an import under its name gives it the service {service!r}" if service != known.service else ""
+        raise ValueError(f"{here}. Use that set, or {another}{given}")
+    if service != known.service:
+        give_service(traffic_set=known, service=service, by=by)
     return known
+
+
+def service_words(slug: str) -> str:
+    return f"the service {slug!r}" if slug else "no service"
 
 
 def put_again(files: Mapping[str, Path]) -> None:
@@ -148,34 +226,40 @@ def put_again(files: Mapping[str, Path]) -> None:
 
 
 @contextmanager
-def kept(files: Mapping[str, Path]) -> Iterator[None]:
-    """The files are in the evidence store; those that were not there before are gone again after an error."""
+def kept(files: Mapping[str, Path], scratch: Path) -> Iterator[None]:
+    """The files are in the evidence store; those that no set names are gone again after an error. What is on its way
+    stands in ``scratch``, so that a killed import's are found as well."""
     store = EvidenceStore(settings.EVIDENCE_DIR)
-    added = [digest for digest in files if not store.has(digest)]
+    uploads.intend(scratch, files)
     try:
-        for digest in files:
-            store.put_file(files[digest])
+        for path in files.values():
+            store.put_file(path)
         yield
     except BaseException:
-        drop_unused(store, added)
+        # Where nobody can tell what is used, a sweep takes it away later.
+        with suppress(DatabaseError):
+            drop_unused(store, files)
+            uploads.settled(scratch)
         raise
+    uploads.settled(scratch)
 
 
-def drop_unused(store: EvidenceStore, digests: list[str]) -> None:
-    """Unless another import has stored the same meanwhile, or nobody can tell."""
-    with suppress(DatabaseError), act():
+def drop_unused(store: EvidenceStore, digests: Collection[str]) -> None:
+    """Within an act: another import that is storing the same puts it again in its own."""
+    with act():
         used = {*TrafficPart.objects.values_list("digest", flat=True)}
+        used |= {*TrafficPart.objects.values_list("index_digest", flat=True)}
         used |= {*TrafficSet.objects.values_list("problems_digest", flat=True)}
         for digest in set(digests) - used:
-            store.path(digest).unlink(missing_ok=True)
+            store.forget(digest)
 
 
-def created(found: Found, *, name: str, by: str, service: str) -> TrafficSet:
+def created(found: Found, *, name: str, by: str, service: str, also: Also) -> TrafficSet:
     with act():
         # Another import of the same file may have ended meanwhile.
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
-            return still_there(known)
+            return still_there(known, name=name, by=by, service=service)
         put_again(found.files)
         one = TrafficSet.objects.create(
             name=name,
@@ -194,6 +278,7 @@ def created(found: Found, *, name: str, by: str, service: str) -> TrafficSet:
                 set=one,
                 kind=kind,
                 digest=found.parts[kind],
+                index_digest=found.indexes[kind],
                 rows=int((found.division.part_of == place).sum()),
                 stretches=found.division.stretches[kind],
                 statistics=storable(found.statistics[kind]),
@@ -208,6 +293,7 @@ def created(found: Found, *, name: str, by: str, service: str) -> TrafficSet:
             skipped=found.imported["skipped"],
             similarity=found.division.document["near_duplicates"]["threshold"],
         )
+        also(one)
     return one
 
 

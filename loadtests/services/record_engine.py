@@ -5,8 +5,9 @@ from django.utils import timezone
 from loadtests.models import Boot
 
 
-def record_engine_group(*, boot: Boot, group: int, leader_started: float, server: str) -> None:
-    """Written as soon as the process exists, so that an orphan can be found if this worker is killed."""
+def record_engine_group(*, boot: Boot, group: int | None, leader_started: float | None, server: str) -> None:
+    """Written as soon as the process exists, so that an orphan can be found if this worker is killed. An engine that
+    others run has no process of ours."""
     Boot.objects.filter(pk=boot.pk).update(
         engine_group=group, engine_leader_started=leader_started, server=server, started_at=timezone.now()
     )
@@ -14,5 +15,7 @@ def record_engine_group(*, boot: Boot, group: int, leader_started: float, server
 
 
 def record_engine_ready(*, boot: Boot, facts: dict[str, Any]) -> None:
-    Boot.objects.filter(pk=boot.pk).update(facts=facts, ready_at=timezone.now())
+    """An engine that others run is named by what it told, which is known only now."""
+    server = facts.get("server_id", boot.server)
+    Boot.objects.filter(pk=boot.pk).update(facts=facts, server=server, ready_at=timezone.now())
     boot.refresh_from_db()

@@ -5,13 +5,16 @@ from django.utils import timezone
 from loadtests import journal, uploads
 from loadtests.journal import act
 from loadtests.models import TrafficImport
+from loadtests.services.remove_left_behind import remove_left_behind
 from loadtests.services.retry_import import donor_upload
 
 KEPT = timedelta(days=1)
 
 
 def remove_old_uploads() -> None:
-    """Removes the files of imports that ended a day ago and were not started again, and what nobody waits for."""
+    """Removes the files of imports that ended a day ago and were not started again, and what nobody waits for.
+    What a killed import left goes at once."""
+    remove_left_behind()
     limit = timezone.now() - KEPT
     for wanted in TrafficImport.objects.exclude(state__in=TrafficImport.OPEN).filter(ended_at__lt=limit):
         if wanted.upload:

@@ -2,7 +2,6 @@
 
 import errno
 import logging
-import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from django.conf import settings
-from django.db import DatabaseError, connection
+from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from loadtests import journal, queue, uploads
@@ -19,7 +18,8 @@ from loadtests.import_pulse import ImportPulse, StopAsked
 from loadtests.journal import act
 from loadtests.models import TrafficImport, TrafficPart, TrafficSet
 from loadtests.redacting import redaction_of_service
-from loadtests.services.import_traffic import import_traffic
+from loadtests.services.beat_import import GIVEN_UP
+from loadtests.services.import_traffic import Also, import_traffic
 from loadtests.services.refused import Refused
 from loadtests.services.retry_import import RETRIABLE, donor_upload
 from loadtests.traffic.importers import ImportRefused, Rules, Wanted, read_mapping
@@ -33,6 +33,17 @@ FULL = (errno.ENOSPC, errno.EDQUOT)
 # Sentences that were written for whoever asked.
 SPOKEN = (ImportRefused, Refused, BadRow)
 DISK_FULL = "the disk is full: make room, then start it again"
+# What the shell calls by its options, by the names of the form's fields.
+IN_THE_FORM = {
+    "(--on-bad-row skip)": "(choose that a row that can’t be used is left out and reported)",
+    "say with --map which": "say under “Columns under other names” which",
+    "with --no-header if these are no names": "and say so if these are no names",
+    "give --format tsv --no-header --map 1=prompt": "choose the format tsv, say that the columns have no names, and "
+    "1=prompt under “Columns under other names”",
+    "needs --no-header and --map 1=prompt": "needs 1=prompt under “Columns under other names”, and that they have no "
+    "names",
+    "raise --similarity": "raise “Nearly the same from”",
+}
 DATABASE_LOST = "the database was lost while the set was written: start it again when it is back"
 
 
@@ -44,17 +55,20 @@ class Ended:
 
 
 def run_import(*, wanted: TrafficImport, worker: str) -> None:
-    """Imports a queued file, unless another import runs or this one was taken; it ends as done, refused, failed or
-    cancelled, and one that is neither refused nor failed leaves no file."""
-    if not claim(wanted, worker):
-        return
-    with ImportPulse(wanted, worker) as pulse:
-        ended = outcome(wanted, pulse.tell)
-    end(wanted, worker, ended)
+    """Imports a queued file here and now, unless another import runs or this one was taken. Workers let a process of
+    its own do it (workers.imports): nothing in this one could end an expression that backtracks."""
+    if claim(wanted, worker):
+        carry_out(wanted, worker)
+
+
+def carry_out(wanted: TrafficImport, worker: str) -> None:
+    """A claimed import to its end as done, refused, failed or cancelled; one that is neither refused nor failed leaves
+    no file."""
+    end(wanted, worker, outcome(wanted, worker))
 
 
 def claim(wanted: TrafficImport, worker: str) -> bool:
-    """By compare-and-swap. One import at a time: each may take a gigabyte, and the reconciler needs a place beside."""
+    """By compare-and-swap. One import at a time, however many workers there are: each may take a gigabyte."""
     with act():
         if TrafficImport.objects.filter(state=State.RUNNING).exists():
             return False
@@ -66,9 +80,14 @@ def claim(wanted: TrafficImport, worker: str) -> bool:
     return bool(taken)
 
 
-def outcome(wanted: TrafficImport, tell: Tell) -> Ended:
+def outcome(wanted: TrafficImport, worker: str) -> Ended:
+    def done(created: TrafficSet) -> None:
+        """Set and end in one act: an import that was given up meanwhile creates nothing."""
+        if not end(wanted, worker, Ended(State.DONE, created=created)):
+            raise StopAsked(GIVEN_UP)
+
     try:
-        return Ended(State.DONE, created=imported(wanted, tell))
+        return Ended(State.DONE, created=imported(wanted, ImportPulse(wanted, worker).tell, done))
     except StopAsked as asked:
         return Ended(State.CANCELLED, str(asked))
     except DatabaseError as error:
@@ -80,13 +99,20 @@ def outcome(wanted: TrafficImport, tell: Tell) -> Ended:
         return Ended(State.FAILED, DISK_FULL if error.errno in FULL else f"the disk failed: {error.strerror}")
     except Exception as error:
         if isinstance(error, SPOKEN) or type(error) is ValueError:
-            return Ended(State.REFUSED, str(error))
+            return Ended(State.REFUSED, in_the_form(str(error)))
         # Another library's words may quote a row: they are for the log alone.
         logger.exception("import %s failed", wanted.pk)
-        return Ended(State.FAILED, f"a fault of ours, {type(error).__name__}: the control worker's log says more")
+        return Ended(State.FAILED, f"a fault of ours, {type(error).__name__}: its worker's log says more")
 
 
-def imported(wanted: TrafficImport, tell: Tell) -> TrafficSet:
+def in_the_form(reason: str) -> str:
+    """What is said to whoever imports in the shell, for whoever imports in the browser."""
+    for in_the_shell, here in IN_THE_FORM.items():
+        reason = reason.replace(in_the_shell, here)
+    return reason
+
+
+def imported(wanted: TrafficImport, tell: Tell, also: Also) -> TrafficSet:
     """Raises what loadtests.services.import_traffic raises, and Refused."""
     options = wanted.options
     with laid_out(wanted) as (path, donor):
@@ -111,6 +137,7 @@ def imported(wanted: TrafficImport, tell: Tell) -> TrafficSet:
             block_s=options["block_s"],
             similarity=options["similarity"],
             tell=tell,
+            also=also,
         )
 
 
@@ -126,9 +153,9 @@ def rules_of(options: dict[str, Any]) -> Rules:
 @contextmanager
 def laid_out(wanted: TrafficImport) -> Iterator[tuple[Path, Path | None]]:
     """The files under the names that people gave them, since problems and the set's source speak of those."""
-    with tempfile.TemporaryDirectory(prefix="import-", dir=uploads.directory()) as place:
-        (own := Path(place) / "file").mkdir()
-        (donors := Path(place) / "donor").mkdir()
+    with uploads.workplace("import-") as place:
+        (own := place / "file").mkdir()
+        (donors := place / "donor").mkdir()
         path = linked(own, wanted.file_name, uploads.path_of(wanted.upload))
         yield path, donor_of(wanted.options, donors)
 
@@ -153,11 +180,11 @@ def donor_of(options: dict[str, Any], place: Path) -> Path | None:
         raise Refused("the set that was to give its text has none any more: choose another one")
     store = EvidenceStore(settings.EVIDENCE_DIR)
     store.check(part.digest)
-    return linked(place, f"set {part.set_id}, tuning part.jsonl", store.path(part.digest))
+    return linked(place, f"tuning part of {part.set.name}", store.path(part.digest))
 
 
-def end(wanted: TrafficImport, worker: str, ended: Ended) -> None:
-    """Unless it was given up meanwhile: then nobody waits for it here, and the file is for whoever starts it again."""
+def end(wanted: TrafficImport, worker: str, ended: Ended) -> bool:
+    """Unless it has ended, or was given up meanwhile: then the file is for whoever starts it again."""
     keep = ended.state in RETRIABLE
     with act():
         moved = TrafficImport.objects.filter(pk=wanted.pk, state=State.RUNNING, worker=worker).update(
@@ -167,17 +194,19 @@ def end(wanted: TrafficImport, worker: str, ended: Ended) -> None:
             ended_at=timezone.now(),
             upload=wanted.upload if keep else "",
         )
-        if moved:
-            journal.record(
-                f"traffic-import-{ended.state}",
-                subject=f"traffic import {wanted.pk}",
-                actor=worker,
-                reason=ended.reason,
-                set=ended.created.pk if ended.created else None,
-            )
+        if not moved:
+            return False
+        journal.record(
+            f"traffic-import-{ended.state}",
+            subject=f"traffic import {wanted.pk}",
+            actor=worker,
+            reason=ended.reason,
+            set=ended.created.pk if ended.created else None,
+        )
         queue.request_import()
-    if moved and not keep:
-        uploads.drop(wanted.upload, donor_upload(wanted.options))
+        if not keep:
+            transaction.on_commit(lambda: uploads.drop(wanted.upload, donor_upload(wanted.options)))
+    return True
 
 
 def next_import() -> TrafficImport | None:

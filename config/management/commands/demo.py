@@ -52,7 +52,7 @@ class Command(BaseCommand):
             with processes.running([processes.start("web", commands["web"], logs)]) as started:
                 self.say(f"The pages are at {self.address}/ (logs in {logs})")
                 revision = self.prepare(routes["chat"])
-                started += [processes.start(name, commands[name], logs) for name in ("control", "engine")]
+                started += [processes.start(name, commands[name], logs) for name in ("control", "imports", "engine")]
                 self.drive(revision, started)
                 if options["headless"]:
                     self.finish(revision)
