@@ -190,7 +190,8 @@ class Brief(Frozen):
         for wanted in {cell.level for cell in cells} | {self.peak}:
             if wanted not in names:
                 raise ValueError(f"level {wanted!r} is used but not among the levels: {', '.join(names)}")
-        planned = self.rule.pairs * sum(level.expected_requests or 0 for level in self.levels)
+        pairs = max(self.rule.pairs, self.rule.noise_floor_pairs)
+        planned = pairs * sum(level.expected_requests or 0 for level in self.levels)
         if planned > MOST_REQUESTS:
             raise ValueError(f"the levels and pairs plan {planned:,.0f} requests, more than {MOST_REQUESTS:,}")
         if self.baseline.speculative is not None:

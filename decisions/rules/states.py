@@ -70,8 +70,8 @@ def acts_from(state: str) -> tuple[str, ...]:
 
 def approval_refusal(document: dict[str, Any]) -> str | None:
     """Why this verdict can't be approved, whoever signs; None where it can."""
-    if document["verdict"] != "PASS":
-        return f"The verdict is {document['verdict']}: only a PASS can be approved."
     if document["evidence_class"] != "measured":
         return f"The evidence is {document['evidence_class']}: only measured evidence can carry an approval."
+    if document["verdict"] != "PASS":
+        return f"The verdict is {document['verdict']}: only a PASS can be approved."
     return None

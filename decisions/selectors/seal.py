@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,7 +10,14 @@ from django.db.models import QuerySet
 
 from decisions.models import BriefRevision, Event
 from decisions.rules.states import MEASURING
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.models import Campaign, TrafficPart, TrafficSet
+from loadtests.part_indexes import index_of
+from loadtests.traffic.part_index import seen_in
+
+# Up to this share of the rows, or this many, another set may hold too by chance.
+MOST_SEEN = 0.01
+FEW_ROWS = 2
 
 
 def may_open(*, brief_digest: str, part_digest: str, set_pk: int) -> str | None:
@@ -29,7 +36,7 @@ def may_open(*, brief_digest: str, part_digest: str, set_pk: int) -> str | None:
 class Use:
     """A revision for which the held-out rows were read. ``same_route`` is relative to the revision asked about.
 
-    ``through`` names another split of the same rows: what one split holds out, another may have tuned on.
+    ``through`` names another set whose rows it read, of which ``rows`` prompts stand in this held-out part too.
     """
 
     brief_id: int
@@ -40,6 +47,7 @@ class Use:
     reads: int
     same_route: bool = False
     through: str = ""
+    rows: int = 0
 
     @property
     def document(self) -> dict[str, object]:
@@ -55,8 +63,8 @@ def uses_of(traffic_set: TrafficSet) -> list[Use]:
     direct = (use_of(revision, theirs, reads) for revision, theirs in by_revision(held_out_campaigns(part)).items())
     uses = [use for use in direct if use]
     known = {(use.brief_id, use.number) for use in uses}
-    other = by_revision(campaigns_of_another_split(traffic_set, part))
-    uses += [use_through(revision, theirs) for revision, theirs in other.items() if key_of(revision) not in known]
+    others = uses_through_other_sets(part)
+    uses += [use for use in others if (use.brief_id, use.number) not in known]
     return sorted(uses, key=lambda use: (use.first_read_at, use.brief_id, use.number))
 
 
@@ -104,17 +112,30 @@ def held_out_campaigns(part: TrafficPart) -> QuerySet[Campaign]:
     return campaigns().filter(purpose=Campaign.Purpose.HELD_OUT, part__digest=part.digest)
 
 
-def campaigns_of_another_split(traffic_set: TrafficSet, part: TrafficPart) -> Iterable[Campaign]:
-    """Campaigns, of whatever purpose, on the same rows divided otherwise: some of this held-out part has been seen."""
-    rows = traffic_set.imported.get("digest")
-    if not rows:
-        return []
-    return (
-        campaigns()
-        .filter(part__set__imported__digest=rows)
-        .exclude(part__set=traffic_set)
-        .exclude(part__set__parts__kind=part.kind, part__set__parts__digest=part.digest)
-    )
+def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int]]:
+    """Campaigns, of whatever purpose, on other sets, and how many of this part's rows theirs held too: what one set
+    holds out, another split of the file, a longer file or an export that overlaps may have tuned on. Where an index is
+    lost nobody can tell, which counts as seen, with 0 rows."""
+    seen: dict[str, int | None] = {}
+    others = campaigns().exclude(part__set=part.set_id).exclude(part__kind=part.kind, part__digest=part.digest)
+    for campaign in others:
+        digest = campaign.part.index_digest
+        if digest not in seen:
+            seen[digest] = rows_seen(part, campaign.part)
+        rows = seen[digest]
+        if rows is None:
+            yield campaign, 0
+        elif rows > max(FEW_ROWS, MOST_SEEN * part.rows):
+            yield campaign, rows
+
+
+def rows_seen(part: TrafficPart, other: TrafficPart) -> int | None:
+    """None where an index is lost; 0 where a part was stored before there were any."""
+    try:
+        mine, theirs = index_of(part), index_of(other)
+    except (EvidenceMissing, EvidenceDamaged):
+        return None
+    return seen_in(mine, theirs) if mine and theirs else 0
 
 
 def reads_of(part: TrafficPart) -> list[tuple[str, datetime]]:
@@ -125,16 +146,23 @@ def reads_of(part: TrafficPart) -> list[tuple[str, datetime]]:
     return [(event.details["brief"], event.at) for event in events]
 
 
-def use_through(revision: BriefRevision, campaigns: list[Campaign]) -> Use:
-    return Use(
-        brief_id=revision.brief_id,
-        number=revision.number,
-        title=revision.title,
-        route=str(revision.brief.route),
-        first_read_at=campaigns[0].created_at,
-        reads=len(campaigns),
-        through=str(campaigns[0].part.set),
-    )
+def uses_through_other_sets(part: TrafficPart) -> list[Use]:
+    """One for each revision, from its first campaign on."""
+    uses: dict[tuple[int, int], Use] = {}
+    for campaign, rows in campaigns_that_saw(part):
+        revision = campaign.brief_campaign.revision
+        earlier = uses.get(key_of(revision))
+        uses[key_of(revision)] = Use(
+            brief_id=revision.brief_id,
+            number=revision.number,
+            title=revision.title,
+            route=str(revision.brief.route),
+            first_read_at=earlier.first_read_at if earlier else campaign.created_at,
+            reads=earlier.reads + 1 if earlier else 1,
+            through=str(campaign.part.set),
+            rows=max(rows, earlier.rows if earlier else 0),
+        )
+    return list(uses.values())
 
 
 def use_of(revision: BriefRevision, campaigns: list[Campaign], reads: Iterable[tuple[str, datetime]]) -> Use | None:

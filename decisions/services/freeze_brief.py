@@ -1,3 +1,5 @@
+from collections.abc import Sequence
+
 from django.utils import timezone
 
 from decisions.models import Account, BriefRevision
@@ -10,7 +12,12 @@ from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
 from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
-from loadtests.traffic.plan import check_rows, check_stretches, drawn_counts
+from loadtests.part_indexes import index_of
+from loadtests.traffic.levels import Level
+from loadtests.traffic.plan import check_rows, drawn_counts, segments_of_times
+
+# So many times the rows that are there: refused without drawing the times of millions.
+FAR_TOO_MANY = 10
 
 
 def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
@@ -88,30 +95,48 @@ def check_usable(document: Brief, traffic_set: TrafficSet) -> None:
 
 
 def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
-    """Too little held-out traffic is said now, not after an hour of engine time. How much replays need in all depends
-    on the recorded times, which nobody reads before the held-out stage: only that each fits somewhere is known."""
-    if any(level.arrival.process == "replay" for level in document.levels):
-        check_unbroken(document, traffic_set)
-        return
-    have = traffic_set.parts.get(kind=TrafficPart.Kind.HELD_OUT).rows
-    pairs, levels = document.rule.pairs, document.levels
-    try:
-        counts = drawn_counts(levels, pairs=pairs, seed=document.rule.seed)
-        check_rows(have, levels, counts, pairs=pairs, wrap=False)
-    except ValueError as error:
-        raise BadBrief([f"levels: {error}"]) from None
-
-
-def check_unbroken(document: Brief, traffic_set: TrafficSet) -> None:
-    problems = []
-    kinds = [TrafficPart.Kind.HELD_OUT, TrafficPart.Kind.TUNING]
-    for part in traffic_set.parts.filter(kind__in=kinds).order_by("kind"):
+    """Too little traffic is said now, not after an hour of engine time: every stage is planned on the times of
+    arrival, which a part's index tells without a word of its rows."""
+    parts = {part.kind: part for part in traffic_set.parts.all()}
+    rule, levels = document.rule, document.levels
+    peak = [level for level in levels if level.name == document.peak]
+    stages = (
+        (TrafficPart.Kind.TUNING, levels, rule.noise_floor_pairs, rule.seed),
+        (TrafficPart.Kind.TUNING, levels, 1, rule.seed),
+        (TrafficPart.Kind.TUNING, peak, 1, rule.seed + 1),
+        (TrafficPart.Kind.HELD_OUT, levels, rule.pairs, rule.seed),
+    )
+    problems: dict[str, str] = {}
+    for kind, planned, pairs, seed in stages:
         try:
-            check_stretches(document.levels, part.stretches)
+            check_plan(parts[kind], planned, pairs=pairs, seed=seed, wrap=kind == TrafficPart.Kind.TUNING)
         except ValueError as error:
-            problems.append(f"levels: in the {part.kind} part, {error}")
+            # Once for a part: what is mended for one stage is mended for most.
+            where = "in the tuning part, " if kind == TrafficPart.Kind.TUNING else ""
+            problems.setdefault(kind, f"levels: {where}{error}")
     if problems:
-        raise BadBrief(problems)
+        raise BadBrief(list(problems.values()))
+
+
+def check_plan(part: TrafficPart, levels: Sequence[Level], *, pairs: int, seed: int, wrap: bool) -> None:
+    """Raises ValueError where the part can't give each pair and level its requests."""
+    if not wrap and pairs * sum(level.expected_requests or 0 for level in levels) > FAR_TOO_MANY * part.rows:
+        raise ValueError(too_many(part, levels, pairs))
+    index = index_of(part)
+    if index is not None:
+        recorded = index.arrivals_ns.tolist()
+        segments_of_times(recorded, levels, pairs=pairs, seed=seed, wrap=wrap, stretches=part.stretches)
+    elif not any(level.arrival.process == "replay" for level in levels):
+        check_rows(part.rows, levels, drawn_counts(levels, pairs=pairs, seed=seed), pairs=pairs, wrap=wrap)
+
+
+def too_many(part: TrafficPart, levels: Sequence[Level], pairs: int) -> str:
+    needed = pairs * sum(level.expected_requests or 0 for level in levels)
+    return (
+        f"the {part.kind} part has {part.rows} requests; {pairs} pairs of levels "
+        f"{', '.join(level.name for level in levels)} need about {needed:,.0f}: add traffic, or plan fewer pairs, "
+        "shorter windows or lower rates"
+    )
 
 
 def check_classes(document: Brief, traffic_set: TrafficSet) -> None:

@@ -1,7 +1,9 @@
 """``draftproof import``: a traffic file into our own rows, with every row that can't be used named."""
 
 import json
-from collections.abc import Sequence
+import signal
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +20,20 @@ from loadtests.traffic.importers import (
     read_mapping,
     read_pattern,
 )
+from loadtests.traffic.importers.problems import spelt_out
 
 MAX_SEED = 2**53 - 1
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+STANDARD_INPUT = "/dev/stdin"
+
+
+class InputFile(click.Path):
+    """A file that is there; - is the standard input."""
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        return super().convert(STANDARD_INPUT if value == "-" else value, param, ctx)
+
+
+FILE = InputFile(exists=True, dir_okay=False, path_type=Path)
 
 
 class Refused(click.ClickException):
@@ -51,16 +64,34 @@ class Refused(click.ClickException):
 @click.option("--redact-with", metavar="MODULE:FUNCTION", help="Function of text to text, applied to every message.")
 @click.option("--line-limit", default=LINE_LIMIT, show_default=True, type=click.IntRange(1), help="Bytes.")
 def import_traffic(file: Path, out: Path, **options: Any) -> None:
-    """Read a traffic file into a directory and print what it holds as JSON.
+    """Read a traffic file (- is the standard input) into a directory and print what it holds as JSON.
 
     Writes rows.jsonl, problems.jsonl and import.json. Rows without an output limit get --max-tokens. Exit status: 0
     when rows were imported, whatever was left out of them; 2 when the file is refused, and nothing was written.
     """
     try:
-        document = import_file(wanted_of(file, **options), out)
+        with leaving_nothing_behind():
+            document = import_file(wanted_of(file, **options), out)
     except (ImportRefused, OSError) as error:
-        raise Refused(str(error)) from None
-    click.echo(json.dumps({**document, "out": str(out)}, indent=2, ensure_ascii=False))
+        raise Refused(spelt_out(str(error))) from None
+    # As UTF-8, whatever the terminal's encoding: it is a document.
+    click.echo(json.dumps({**document, "out": spelt_out(str(out))}, indent=2, ensure_ascii=False).encode())
+
+
+@contextmanager
+def leaving_nothing_behind() -> Iterator[None]:
+    """A plain kill and a closed terminal end the import as Ctrl-C does: what was begun is taken away."""
+
+    def end(number: int, _: object) -> None:
+        raise SystemExit(128 + number)
+
+    asked = [one for one in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, end) for one in asked}
+    try:
+        yield
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, handler)
 
 
 def wanted_of(

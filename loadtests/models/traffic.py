@@ -40,6 +40,8 @@ class TrafficPart(models.Model):
     # [start, end) in nanoseconds from the set's start: the time that is this part's own. A replay stays within one.
     stretches = models.JSONField(default=list)
     statistics = models.JSONField(default=dict)
+    # Times of arrival and hashes of prompts: what may be known of a part without opening it.
+    index_digest = models.CharField(max_length=64, blank=True)
     # What is kept of the rows when their text is deleted: hashes, lengths and times.
     outline_digest = models.CharField(max_length=64, blank=True)
 

@@ -90,7 +90,9 @@ def generated(arrival: Arrival, *, begin: int, end: int, seed: int) -> list[int]
 
 def constant_times(rate: Fraction, *, end: int) -> list[int]:
     count = math.ceil(rate * end / NANOSECONDS)
-    return [int(number * NANOSECONDS / rate) for number in range(count)]
+    # In whole numbers: a Fraction for every request takes fifty times as long.
+    step = NANOSECONDS * rate.denominator
+    return [number * step // rate.numerator for number in range(count)]
 
 
 def gamma_times(rng: Generator, *, rate: float, cv: float, end: int) -> Iterator[int]:

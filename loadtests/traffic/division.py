@@ -15,6 +15,9 @@ from loadtests.traffic.time_blocks import block_starts, blocks_of, stretches_of
 KINDS = ("tuning", "held-out", "evaluation")
 NEEDED = KINDS[:2]
 FURTHEST_FROM_SHARE = 0.05
+# Of the conversations: from here on the prompts that are alike decide what a part gets, not the blocks.
+MANY_JOINED = 0.2
+MUCH_FOREIGN = 0.1
 
 Stretches = list[list[int]]
 
@@ -56,9 +59,9 @@ def divide(
     weights = np.bincount(unit_of, minlength=0 if starts is None else len(starts))
     part_of_unit = assigned(weights, chosen, seed=seed)
     part_of = part_of_unit[unit_of]
-    largest = largest_group(columns, groups)
+    found = joined(columns, groups)
     counts = np.bincount(part_of, minlength=len(chosen))
-    check_parts(chosen, counts, largest, units=len(weights), block_s=block_s if timed else None)
+    check_parts(chosen, counts, found, units=len(weights), block_s=block_s if timed else None)
     document = {
         "shares": chosen,
         "achieved": {kind: float(count / len(columns)) for kind, count in zip(chosen, counts, strict=True)},
@@ -68,8 +71,8 @@ def divide(
         "near_duplicates": {
             "threshold": alike.threshold,
             "method": alike.method,
-            "conversations_joined": int((np.bincount(groups)[groups] > 1).sum()),
-            "largest_group": largest,
+            "conversations_joined": found.conversations,
+            "largest_group": found.largest,
         },
         "foreign_share": 0.0 if own_blocks is None else float((part_of_unit[own_blocks] != part_of).mean()),
     }
@@ -77,7 +80,7 @@ def divide(
         kinds=tuple(chosen),
         part_of=part_of,
         stretches=stretches_by_part(chosen, part_of_unit, starts, end_ns=columns.end_ns),
-        document={**document, "warnings": warnings(document, len(columns))},
+        document={**document, "warnings": warnings(document, found, len(columns))},
     )
 
 
@@ -127,6 +130,34 @@ def stretches_by_part(
     return {kind: stretches_of(starts, part_of_unit == place, end_ns) for place, kind in enumerate(kinds)}
 
 
+@dataclass(frozen=True)
+class Joined:
+    """The conversations that hang together with others, of ``of``, and the largest group of them."""
+
+    conversations: int
+    of: int
+    largest: dict[str, int]
+
+    @property
+    def many(self) -> bool:
+        return self.conversations > MANY_JOINED * self.of
+
+    @property
+    def sentence(self) -> str:
+        largest = f"{self.largest['conversations']:,} conversations ({self.largest['rows']:,} requests)"
+        if not self.many or self.conversations == self.largest["conversations"]:
+            return f"{largest} hang together by alike prompts"
+        return (
+            f"{self.conversations:,} of {self.of:,} conversations hang together with others by alike prompts, up to "
+            f"{largest} in one group,"
+        )
+
+
+def joined(columns: Columns, groups: Int32) -> Joined:
+    count = int((np.bincount(groups)[groups] > 1).sum())
+    return Joined(count, len(groups), largest_group(columns, groups))
+
+
 def largest_group(columns: Columns, groups: Int32) -> dict[str, int]:
     """The group with the most rows, of equals the earliest."""
     rows = np.bincount(groups[columns.conversations])
@@ -135,40 +166,51 @@ def largest_group(columns: Columns, groups: Int32) -> dict[str, int]:
 
 
 def check_parts(
-    shares: Mapping[str, float], counts: Int64, largest: Mapping[str, int], *, units: int, block_s: float | None
+    shares: Mapping[str, float], counts: Int64, found: Joined, *, units: int, block_s: float | None
 ) -> None:
     empty = ", ".join(kind for kind, count in zip(shares, counts, strict=True) if not count)
     if not empty:
         return
     pieces = "groups of conversations" if block_s is None else f"time blocks of {block_s:g} s"
     what = "import more traffic" if block_s is None else "choose shorter blocks or import more traffic"
-    together = f", and {hang_together(largest)}" if largest["conversations"] > 1 else ""
+    if found.many:
+        what = "bring more different prompts (of a donor: a file with more texts), or use fewer parts"
+    together = f", and {found.sentence.rstrip(',')}" if found.conversations else ""
     raise ValueError(
         f"nothing is left for {empty}: the traffic has {units} {pieces} for {len(shares)} parts{together}; {what}"
     )
 
 
-def hang_together(largest: Mapping[str, int]) -> str:
-    return f"{largest['conversations']:,} conversations ({largest['rows']:,} requests) hang together by alike prompts"
+def warnings(document: Mapping[str, Any], found: Joined, rows: int) -> list[str]:
+    return [*shares_missed(document, found, rows), *much_foreign(document["foreign_share"])]
 
 
-def warnings(document: Mapping[str, Any], rows: int) -> list[str]:
+def much_foreign(share: float) -> list[str]:
+    if share <= MUCH_FOREIGN:
+        return []
+    return [
+        f"{share:.0%} of the requests arrive in time that belongs to another part, since they go with an earlier "
+        "request (its conversation, or an alike prompt): a replay leaves them out and is so much lighter"
+    ]
+
+
+def shares_missed(document: Mapping[str, Any], found: Joined, rows: int) -> list[str]:
+    missed = missed_shares(document)
+    return [f"{missed}, because {why_missed(document, found, rows)}"] if missed else []
+
+
+def missed_shares(document: Mapping[str, Any]) -> str:
     shares, achieved = document["shares"], document["achieved"]
     missed = [kind for kind, share in shares.items() if abs(achieved[kind] - share) > FURTHEST_FROM_SHARE]
-    if not missed:
-        return []
-    said = ", ".join(
+    return ", ".join(
         f"{kind} has {achieved[kind]:.0%} of the requests instead of {shares[kind]:.0%}" for kind in missed
     )
-    return [f"{said}: {why_missed(document, rows)}"]
 
 
-def why_missed(document: Mapping[str, Any], rows: int) -> str:
-    alike = document["near_duplicates"]
-    largest = alike["largest_group"]
-    if largest["conversations"] > 1 and largest["rows"] > FURTHEST_FROM_SHARE * rows:
-        remedy = "use fewer parts" if alike["threshold"] == 1 else "raise --similarity, or use fewer parts"
-        return f"{hang_together(largest)} and stay on one side: {remedy}"
+def why_missed(document: Mapping[str, Any], found: Joined, rows: int) -> str:
+    if found.many or (found.conversations and found.largest["rows"] > FURTHEST_FROM_SHARE * rows):
+        raised = "" if document["near_duplicates"]["threshold"] == 1 else "raise --similarity, "
+        return f"{found.sentence} and stay on one side: {raised}bring more different prompts, or use fewer parts"
     if document["block_s"] is None:
-        return "too few conversations, or some with a large share of the requests: import more traffic"
+        return "there are too few conversations, or some with a large share of the requests: import more traffic"
     return f"the traffic has {document['blocks']:,} time blocks: choose shorter ones, or import more traffic"

@@ -9,7 +9,7 @@ import json
 import math
 import re
 from array import array
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -19,13 +19,15 @@ from zlib import crc32
 import numpy as np
 from datasketch import MinHash
 from numpy.typing import NDArray
+from scipy.sparse import csr_array
 
 from loadtests.traffic.columns import Columns, Int64
-from loadtests.traffic.groups import Pairs, groups_of
+from loadtests.traffic.groups import Int32, Pairs, groups_of
 from loadtests.traffic.importers.gathered import Spool
 
 UInt32 = NDArray[np.uint32]
 UInt64 = NDArray[np.uint64]
+Floats = NDArray[np.float64]
 Tell = Callable[[int], None]
 
 # Scripts without spaces between words: a character counts as a word.
@@ -44,9 +46,11 @@ STANDARD_ERRORS = 3.5
 # Odd, with about as many ones as zeros (the golden ratio, and SplitMix64's): products spread over 64 bits.
 FACTORS = np.array([0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9], dtype=np.uint64)
 HALF = np.uint64(32)
+HASH_BYTES = 4
 CHARACTERS_AT_ONCE = 1 << 20
 HASHES_AT_ONCE = 8_192
 PAIRS_AT_ONCE = 16_384
+SHINGLES_AT_ONCE = 1 << 20
 TELL_EVERY = 1_000
 
 
@@ -69,17 +73,29 @@ def read_prompts(
 ) -> Prompts:
     """The prompts of a file of rows with text. ``threshold`` is a Jaccard similarity; 1 looks for equal prompts alone.
     ``scratch`` is an empty file; ``tell`` gets the rows read so far."""
-    check_similarity(threshold)
-    reading = Reading(Spool(scratch), columns, near=threshold < 1)
     with rows.open("rb") as lines:
-        for row, line in enumerate(lines):
-            if row % TELL_EVERY == 0:
-                tell(row)
-            reading.take(row, line)
-    tell(len(columns))
+        return prompts_of(lines, columns.conversations, threshold=threshold, scratch=scratch, tell=tell)
+
+
+def prompts_of(
+    lines: Iterable[bytes],
+    conversations: Int32,
+    *,
+    threshold: float,
+    scratch: BinaryIO,
+    tell: Tell = lambda done: None,
+) -> Prompts:
+    """As ``read_prompts``, of canonical lines and the number of each one's conversation."""
+    check_similarity(threshold)
+    reading = Reading(Spool(scratch), conversations, near=threshold < 1)
+    for row, line in enumerate(lines):
+        if row % TELL_EVERY == 0:
+            tell(row)
+        reading.take(row, line)
+    tell(len(conversations))
     pairs = reading.pairs()
     if threshold < 1:
-        pairs = reading.with_near(pairs, threshold, lambda: tell(len(columns)))
+        pairs = reading.with_near(pairs, threshold, lambda: tell(len(conversations)))
     return Prompts(np.frombuffer(reading.characters, dtype=np.int64), pairs, method(threshold))
 
 
@@ -96,9 +112,9 @@ def method(threshold: float) -> str:
 class Reading:
     """One pass over the rows. A text that came before, exactly, needs no signature of its own."""
 
-    def __init__(self, shingles: Spool, columns: Columns, *, near: bool) -> None:
+    def __init__(self, shingles: Spool, conversations: Int32, *, near: bool) -> None:
         self.characters = array("q")
-        self._conversations, self._count, self._near = columns.conversations, columns.conversation_count, near
+        self._conversations, self._count, self._near = conversations, int(conversations.max()) + 1, near
         self._shingles = shingles
         self._first_with: dict[bytes, int] = {}
         self._equal = array("i")
@@ -144,15 +160,23 @@ class Reading:
             tell()
             groups = groups_of(self._count, pairs)[holders]
             apart = candidates[groups[candidates[:, 0]] != groups[candidates[:, 1]]]
-            unknown = apart[~np.isin(names_of(apart), refused)]
+            # No pair comes twice in a band. Looking for that, numpy would hash the names, which collide.
+            unknown = apart[~np.isin(names_of(apart), refused, assume_unique=True)]
             likely = likely_pairs(signatures, unknown, threshold)
-            near = np.array([self._similarity(*pair) >= threshold for pair in likely.tolist()], dtype=bool)
+            near = self._similarities(likely, tell) >= threshold
             pairs = np.concatenate([pairs, holders[likely[near]]])
             refused = np.append(refused, names_of(likely[~near]))
         return pairs
 
-    def _similarity(self, one: int, other: int) -> float:
-        return jaccard(*(np.frombuffer(self._shingles.read(at), dtype=np.uint32) for at in (one, other)))
+    def _similarities(self, pairs: Int64, tell: Callable[[], None]) -> Floats:
+        """In a crowd that is almost alike there are millions of them: as many at once as memory allows."""
+        found = [np.empty(0)]
+        for part in shingle_pieces(pairs, self._shingles.sizes // HASH_BYTES):
+            tell()
+            rows, places = np.unique(part, return_inverse=True)
+            sets = [np.frombuffer(self._shingles.read(row), dtype=np.uint32) for row in rows.tolist()]
+            found.append(jaccards(sets, places.reshape(-1, 2)))
+        return np.concatenate(found)
 
 
 def names_of(pairs: Int64) -> Int64:
@@ -209,9 +233,22 @@ def signature(hashes: UInt32, sketch: MinHash) -> UInt32:
     return values
 
 
-def jaccard(one: UInt32, other: UInt32) -> float:
-    common = len(np.intersect1d(one, other, assume_unique=True))
-    return common / (len(one) + len(other) - common)
+def jaccards(sets: list[UInt32], pairs: Int64) -> Floats:
+    """Shared ÷ all of the two sets of each pair; ``pairs``, shape (n, 2), are places in ``sets``."""
+    sizes = np.array([len(one) for one in sets])
+    ends = np.append(0, np.cumsum(sizes))
+    columns = np.concatenate(sets).astype(np.int64)
+    table = csr_array((np.ones(len(columns), dtype=np.int32), columns, ends), shape=(len(sets), 1 << 32))
+    table.has_canonical_format = True
+    common = table[pairs[:, 0]].multiply(table[pairs[:, 1]]).sum(axis=1)
+    shared: Floats = common / (sizes[pairs].sum(axis=1) - common)
+    return shared
+
+
+def shingle_pieces(pairs: Int64, sizes: Int64) -> Iterator[Int64]:
+    """The pairs, few enough at a time that their shingles can be held; at least one."""
+    number = np.cumsum(sizes[pairs].sum(axis=1)) // SHINGLES_AT_ONCE
+    return (part for part in np.split(pairs, np.flatnonzero(np.diff(number)) + 1) if len(part))
 
 
 def band_width(threshold: float) -> int:

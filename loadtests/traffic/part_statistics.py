@@ -10,8 +10,11 @@ from numpy.typing import NDArray
 from loadtests.traffic.columns import Columns, Int64
 from loadtests.traffic.division import Stretches
 from loadtests.traffic.rows import NANOSECONDS
+from loadtests.traffic.spread import spread
 
 DISPERSION_WINDOW_S = 10
+# What a gateway gets within a millisecond reaches the server's scheduler together.
+TOGETHER_S = 0.001
 MOST_BUCKETS = 180
 MICROSECOND = 1_000
 Floats = NDArray[np.float64]
@@ -73,9 +76,10 @@ def part_statistics(side: Side) -> dict[str, Any]:
     Lengths of prompts are in ``prompt.unit``, output limits in tokens. ``duration_s`` is the time of the stretches,
     in whole microseconds. Times of day (``busiest_second``, ``arrivals``) count from the set's start, so that parts
     can be laid over each other. ``dispersion_10s`` is the index of dispersion (variance ÷ mean) of the arrivals per
-    10 s: 1 for a Poisson process, above 1 for bursts, None for fewer than two windows. It and the gaps leave out
-    requests that arrive in another part's time. Percentiles are values that occur (the smallest with at least that
-    share at or below it); a histogram's bin holds what is at or above its first edge and below its second.
+    10 s: 1 for a Poisson process, above 1 for bursts, None for fewer than two windows; ``dispersion_1s`` is that per
+    second. ``together`` is the share of requests that arrive within a millisecond of the one before. These and the
+    gaps leave out requests that arrive in another part's time. Percentiles are values that occur (the smallest with at
+    least that share at or below it); a histogram's bin holds what is at or above its first edge and below its second.
     """
     timed = side.timed
     last_ns = side.columns.end_ns - 1
@@ -89,11 +93,18 @@ def part_statistics(side: Side) -> dict[str, Any]:
         "max_tokens": lengths(side.output_limits, side.columns.output_limits),
         "gaps_s": gaps(side.gaps_s) if timed else None,
         "dispersion_10s": dispersion(side.arrivals_ns, side.stretches, window_s=DISPERSION_WINDOW_S) if timed else None,
+        "dispersion_1s": dispersion(side.arrivals_ns, side.stretches, window_s=1) if timed else None,
+        "together": together(side) if timed else None,
         "busiest_second": busiest_second(side.arrivals_ns) if timed else None,
         "bucket_s": bucket_s,
         "arrivals": per_bucket(side.arrivals_ns, bucket_s=bucket_s, last_ns=last_ns),
         "timed": timed,
     }
+
+
+def together(side: Side) -> float:
+    inside = int(np.count_nonzero(stretch_of(side.arrivals_ns, side.stretches) >= 0))
+    return int(np.count_nonzero(side.gaps_s <= TOGETHER_S)) / max(1, inside)
 
 
 def duration_s(stretches: Stretches) -> float:
@@ -104,11 +115,6 @@ def duration_s(stretches: Stretches) -> float:
 def lengths(values: Int64, all_values: Int64) -> dict[str, Any]:
     """``all_values`` are the whole set's: they give the edges, so that parts can be laid over each other."""
     return {**spread(values), "histogram": histogram(values, octave_edges(all_values))}
-
-
-def spread(values: NDArray[Any]) -> dict[str, Any]:
-    p50, p90 = np.percentile(values, [50, 90], method="inverted_cdf").tolist()
-    return {"p50": p50, "p90": p90, "max": values.max().item()}
 
 
 def histogram(values: NDArray[Any], edges: Sequence[float]) -> dict[str, Any]:

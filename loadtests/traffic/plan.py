@@ -70,16 +70,31 @@ def segments(
     the border of one of the ``stretches`` [start, end), in ns from the set's start, that the part was cut from: beyond
     it lies a hole that was no silence. Without any, the part is one whole.
     """
-    recorded = [row.arrival_ns for row in rows]
+    return segments_of_times(
+        [row.arrival_ns for row in rows], levels, pairs=pairs, seed=seed, wrap=wrap, stretches=stretches
+    )
+
+
+def segments_of_times(
+    recorded: Sequence[int],
+    levels: Sequence[Level],
+    *,
+    pairs: int,
+    seed: int,
+    wrap: bool,
+    stretches: Stretches | None = None,
+) -> dict[tuple[int, str], Segment]:
+    """As ``segments``, of rows of which only the times of arrival are known, in ns."""
     seeds = segment_seeds(levels, pairs=pairs, seed=seed)
     by_name = {level.name: level for level in levels}
     if any(level.arrival.process == "replay" for level in levels):
         return replay_segments(recorded, by_name, seeds, wrap=wrap, unbroken=unbroken_rows(recorded, stretches))
     counts = drawn_counts(levels, pairs=pairs, seed=seed)
-    check_rows(len(rows), levels, counts, pairs=pairs, wrap=wrap)
+    have = len(recorded)
+    check_rows(have, levels, counts, pairs=pairs, wrap=wrap)
     starts = [0, *accumulate(counts)]
     return {
-        key: Segment(start % len(rows), tuple((start + step) % len(rows) for step in range(count)), one)
+        key: Segment(start % have, tuple((start + step) % have for step in range(count)), one)
         for (key, one), start, count in zip(seeds.items(), starts, counts, strict=False)
     }
 
@@ -216,12 +231,3 @@ def advice(level: Level, longest: int) -> str:
     if longest < needed:
         return f"{said}: split the traffic into longer blocks, or plan a shorter window"
     return f"{said}: add traffic, or plan fewer pairs or shorter windows"
-
-
-def check_stretches(levels: Sequence[Level], stretches: Stretches) -> None:
-    """What can be said of a part before anyone reads its rows. Raises ValueError where a replay can't fit into any of
-    its ``stretches``."""
-    longest = max((int(end) - int(start) for start, end in stretches), default=None)
-    for level in levels:
-        if longest is not None and level.arrival.process == "replay" and longest < needed_ns(level):
-            raise ValueError(f"level {level.name} can't be placed: {advice(level, longest)}")

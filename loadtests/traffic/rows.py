@@ -106,20 +106,40 @@ def part_digest(rows: Iterable[Row]) -> str:
     return digest(part_content(rows))
 
 
-def request_body(row: Row, model: str) -> dict[str, Any]:
-    """What is sent for a row: an OpenAI chat completion with streaming and usage."""
+def request_body(
+    row: Row, model: str, *, api: str = "chat", stream: bool = True, token_ids: bool = False
+) -> dict[str, Any]:
+    """What is sent for a row: an OpenAI chat completion or completion, with usage where it is streamed.
+
+    Raises ValueError for a completion of several messages: how a server would join them is unknown.
+    """
     sampling = row.sampling.model_dump(mode="json")
     body: dict[str, Any] = {
         "model": model,
-        "messages": [message.model_dump() for message in row.messages],
+        **asked_of(row, api),
         "max_tokens": row.max_tokens,
         "temperature": sampling["temperature"],
         "top_p": sampling["top_p"],
-        "stream": True,
-        "stream_options": {"include_usage": True},
+        "stream": stream,
     }
+    if stream:
+        body["stream_options"] = {"include_usage": True}
+    if token_ids:
+        body["return_token_ids"] = True
     if sampling["seed"] is not None:
         body["seed"] = sampling["seed"]
     if sampling["stop"]:
         body["stop"] = sampling["stop"]
     return body
+
+
+def asked_of(row: Row, api: str) -> dict[str, Any]:
+    if api == "chat":
+        return {"messages": messages_of(row)}
+    if len(row.messages) > 1 or row.messages[0].role != "user":
+        raise ValueError(f"row {row.id} is a chat, and a completion takes one prompt: ask for it with the chat API")
+    return {"prompt": row.messages[0].content}
+
+
+def messages_of(row: Row) -> list[dict[str, str]]:
+    return [message.model_dump() for message in row.messages]

@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 
 from decisions.models import Account, Route
 from decisions.rules.brief import BadBrief
@@ -51,7 +52,18 @@ def test_a_replay_that_no_stretch_can_hold_is_refused_before_it_is_frozen(route:
     with pytest.raises(BadBrief) as refusal:
         freeze_brief(revision=draft, by=engineer)
     assert len(refusal.value.problems) == 2
-    for part, problem in zip(("held-out", "tuning"), refusal.value.problems, strict=True):
-        said = f"levels: in the {part} part, level peak can't be placed: it replays 12000 s of recorded time"
-        assert problem.startswith(said)
+    for part, problem in zip(("in the tuning part", "the held-out part"), refusal.value.problems, strict=True):
+        assert problem.startswith(f"levels: {part}")
+        assert "level peak of pair 1 is left without; it replays 12000 s of recorded time" in problem
         assert problem.endswith("split the traffic into longer blocks, or plan a shorter window")
+
+
+def test_pairs_that_would_run_out_of_recorded_time_are_refused_before_it_is_frozen(
+    route: Route, engineer: Account
+) -> None:
+    """Each window fits somewhere, and all of them together don't: said now, since a frozen plan can't be mended."""
+    source = yaml.safe_load(with_peak(route, engineer, duration_s=60))
+    source["rule"]["pairs"] = 40
+    draft = create_brief(route=route, source=yaml.safe_dump(source), by=engineer)
+    with pytest.raises(BadBrief, match="the held-out part has 269 requests; 120 segments need more"):
+        freeze_brief(revision=draft, by=engineer)

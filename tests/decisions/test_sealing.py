@@ -1,6 +1,7 @@
 """The seal on held-out traffic: it opens for a frozen brief while it measures, and every use of it stays visible."""
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -9,6 +10,7 @@ from config.demo import brief_document
 from decisions.models import Account, BriefRevision, Event, Route
 from decisions.rules.brief import BadBrief
 from decisions.selectors.seal import Use, used_before, uses_of
+from decisions.services.advance_brief import advance_brief
 from decisions.services.cancel_brief import cancel_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.freeze_brief import freeze_brief
@@ -175,10 +177,41 @@ def test_what_another_split_of_the_same_rows_has_seen_is_used(
     second = frozen(route, engineer, other)
     (use,) = used_before(second)
     assert (use.brief_id, use.same_route, use.through) == (first.brief_id, True, str(first.traffic_set))
+    assert use.rows > 50
     play(measuring(second, engineer))
     assert [one.brief_id for one in used_before(second)] == [first.brief_id]
     # The first had read its own held-out rows before the second began.
     assert used_before(first) == []
+
+
+@pytest.mark.parametrize(("first_row", "last_row"), [(0, 569), (1, 570), (40, 570)])
+def test_an_export_that_overlaps_has_seen_what_it_holds(
+    route: Route, engineer: Account, owner: Account, traffic: TrafficSet, tmp_path: Path, first_row: int, last_row: int
+) -> None:
+    rows = SUPPORT_ASSISTANT.read_text(encoding="utf-8").splitlines()[first_row:last_row]
+    export = tmp_path / "export.jsonl"
+    export.write_text("\n".join(rows) + "\n", encoding="utf-8")
+    overlapping = import_traffic(path=export, name="Export", by="engineer", seed=99)
+    first = measuring(frozen(route, engineer, overlapping), engineer)
+    advance_brief(revision=first)
+    (use,) = used_before(frozen(route, engineer, traffic))
+    assert (use.brief_id, use.through, use.rows > 50) == (first.brief_id, "Export", True)
+
+
+def test_what_people_ask_every_week_is_no_second_use(
+    route: Route, engineer: Account, owner: Account, traffic: TrafficSet, tmp_path: Path
+) -> None:
+    """A third of this week's prompts were asked last week too, at other times."""
+    rows = [json.loads(line) for line in SUPPORT_ASSISTANT.read_text(encoding="utf-8").splitlines()]
+    for number, row in enumerate(rows):
+        row["arrival_s"] += number % 97
+        if number % 3:
+            row["messages"][-1]["content"] = row["messages"][-1]["content"][::-1]
+    week = tmp_path / "week.jsonl"
+    week.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+    last_week = import_traffic(path=week, name="Last week", by="engineer", seed=7)
+    advance_brief(revision=measuring(frozen(route, engineer, last_week), engineer))
+    assert used_before(frozen(route, engineer, traffic)) == []
 
 
 def refusals(route: Route, engineer: Account, traffic: TrafficSet, **changes: Any) -> list[str]:

@@ -217,7 +217,7 @@ def test_reading_the_held_out_part_is_an_event(traffic: TrafficSet) -> None:
 
 
 def test_the_same_file_is_one_set(traffic: TrafficSet) -> None:
-    assert import_traffic(path=SUPPORT_ASSISTANT, name="again", by="engineer") == traffic
+    assert import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer") == traffic
     assert sum(part.rows for part in traffic.parts.all()) == traffic.rows == 570
 
 

@@ -52,7 +52,12 @@ def test_a_row_gets_a_text_of_its_length_and_keeps_its_own_limit(tmp_path: Path)
     assert [(row.arrival_s, row.max_tokens) for row in rows] == [(0, 11), (1, 22), (2, 33)]
     assert document["skipped"] == {"no donor text of this length": 1}
     assert document["label"] == "text joined from donor.jsonl"
-    assert document["acceptance"] == {"usable": True, "why": None}
+    assert document["acceptance"] == {
+        "usable": True,
+        "why": None,
+        "caution": "3 requests carry 2 different texts: acceptance and hits of the prefix cache will be those of so "
+        "few. 1 of 4 requests (25%) were left out: the load is that of the others alone.",
+    }
     assert document["join"] == {
         "rule": RULE,
         "seed": 0,
@@ -61,6 +66,8 @@ def test_a_row_gets_a_text_of_its_length_and_keeps_its_own_limit(tmp_path: Path)
             {"class": None, "from_tokens": 4, "to_tokens": 7, "donors": 1, "rows": 1},
             {"class": None, "from_tokens": 64, "to_tokens": 127, "donors": 1, "rows": 2},
         ],
+        "rows": 3,
+        "texts": 2,
         "donors_used": 2,
         "most_uses_of_one": 2,
         "donor": {
@@ -105,6 +112,34 @@ def test_the_text_that_is_sent_must_fit_the_context(tmp_path: Path) -> None:
     document, _ = joined(tmp_path, azure((64, 10), (4, 1)), donor(("a", 100), ("b", 5)), rules=Rules(max_context=80))
     assert (document["rows"], document["skipped"]) == (1, {"longer than the context": 1})
     assert document["join"]["donors_used"] == 1
+
+
+def test_whose_tokens_were_counted_and_whose_estimated_is_said(tmp_path: Path) -> None:
+    text = donor(("a", 100), ("b", 5))
+    document, _ = joined(tmp_path, azure((64, 10), (4, 1)), text, rules=Rules(max_context=80))
+    assert document["context"] == {
+        "max": 80,
+        "prompt_tokens": "of the trace's rows counted by the source, of the donor's texts estimated as characters ÷ 4; "
+        "both must fit",
+    }
+    found = [json.loads(line)["detail"] for line in (tmp_path / "set" / "problems.jsonl").open()]
+    assert found == [
+        "100 tokens of the donor's prompt (estimated as characters ÷ 4) and 10 of output, the context is 80"
+    ]
+    assert document["prompt_tokens"] == {"p50": 5, "p90": 5, "max": 5}
+
+
+def test_a_donor_that_says_one_thing_many_times_is_one_text(tmp_path: Path) -> None:
+    hot = (
+        donor(("same", 10)).replace('"messages"', '"sampling": {"temperature": 1}, "messages"').replace('"same"', '"b"')
+    )
+    document, _ = joined(tmp_path, azure((10, 5), (10, 5)), donor(("same", 10)) + hot)
+    assert (document["join"]["texts"], document["join"]["donors_used"]) == (1, 2)
+
+
+def test_a_text_for_each_row_needs_no_caution(tmp_path: Path) -> None:
+    document, _ = joined(tmp_path, azure((10, 5), (10, 5)), donor(("a", 10), ("b", 10)))
+    assert document["acceptance"] == {"usable": True, "why": None, "caution": None}
 
 
 def test_the_rows_of_a_donor_that_cannot_be_used_are_reported(tmp_path: Path) -> None:

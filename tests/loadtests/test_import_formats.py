@@ -290,7 +290,12 @@ def test_times_out_of_order_are_sorted_and_equal_ones_keep_their_order(imported:
         (2, "a"),
         (2, "c"),
     ]
-    assert one.document["times"] == {"zone": None, "unsorted_rows": 2, "repeated": 2}
+    assert one.document["times"] == {
+        "zone": None,
+        "read_as": "numbers on a clock of the file's own",
+        "unsorted_rows": 2,
+        "repeated": 2,
+    }
 
 
 BROKEN_LINES: list[tuple[bytes, tuple[str, str]]] = [
@@ -452,7 +457,7 @@ def test_a_damaged_compressed_file_is_reported(
 def test_refusing_names_the_first_row_and_writes_nothing(tmp_path: Path) -> None:
     path = tmp_path / "t.jsonl"
     path.write_text(lines({"prompt": "a", "max_tokens": 1}, {"prompt": ""}))
-    with pytest.raises(ImportRefused, match=r"^t.jsonl, line 2, field prompt: zero-length prompt; --on-bad-row skip"):
+    with pytest.raises(ImportRefused, match=r"^t.jsonl, line 2, field prompt: zero-length prompt; the rest can"):
         import_file(Wanted(path, refuse=True), tmp_path / "deep" / "set")
     assert [one.name for one in tmp_path.iterdir()] == ["t.jsonl"]
 

@@ -14,9 +14,9 @@ from django.utils import timezone
 
 from decisions.models import Event
 from loadtests.demo import SUPPORT_ASSISTANT
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.store import EvidenceStore, digest_of_file
 from loadtests.models import TrafficPart, TrafficSet
-from loadtests.services.import_traffic import import_traffic
+from loadtests.services.import_traffic import import_traffic, kept
 from loadtests.traffic.importers import ImportRefused, Wanted, import_file
 from loadtests.traffic.rows import rows_of
 
@@ -113,7 +113,9 @@ def test_one_character_changes_the_set_and_the_part_that_holds_it_alone(tmp_path
 def test_the_same_file_with_another_split_is_another_set() -> None:
     assert imported().digest != imported(seed=8).digest
     assert imported().digest != imported(block_s=60).digest
-    assert imported(name="again") == imported()
+    assert imported() == imported()
+    with pytest.raises(ValueError, match="this very set is here already"):
+        imported(name="again")
     assert TrafficSet.objects.count() == 3
 
 
@@ -203,19 +205,14 @@ def test_a_disk_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> No
     assert nothing_is_left()
 
 
-def test_a_failure_keeps_what_the_store_held_before(monkeypatch: pytest.MonkeyPatch) -> None:
-    traffic = imported()
-    TrafficPart.objects.all().delete()
-    traffic.delete()
-
-    def fail(*args: object, **details: object) -> None:
-        raise RuntimeError("no ledger")
-
-    monkeypatch.setattr("loadtests.services.import_traffic.journal.record", fail)
-    with pytest.raises(RuntimeError, match="no ledger"):
-        imported()
-    assert not TrafficSet.objects.exists()
-    assert len([one for one in Path(settings.EVIDENCE_DIR).rglob("*") if one.is_file()]) == 3
+def test_a_failure_keeps_what_a_set_names(tmp_path: Path) -> None:
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    files = {part.digest: store.path(part.digest) for part in imported().parts.all()}
+    other = tmp_path / "other"
+    other.write_bytes(b"of no set")
+    with pytest.raises(RuntimeError), kept({**files, digest_of_file(other): other}, tmp_path):
+        raise RuntimeError
+    assert [store.has(one) for one in (*files, digest_of_file(other))] == [True, True, True, False]
 
 
 @pytest.mark.parametrize(
@@ -250,3 +247,26 @@ def test_names_that_no_database_takes_are_written_otherwise(tmp_path: Path) -> N
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
     traffic = imported(path, block_s=2, similarity=1)
     assert traffic.statistics["classes"] == {"a␀b": 40}
+
+
+def test_a_set_of_no_service_is_given_the_one_that_is_asked_for_and_never_another() -> None:
+    traffic = imported()
+    assert imported(service="support") == traffic
+    assert TrafficSet.objects.get().service == "support"
+    event = Event.objects.get(kind="traffic-service-given")
+    assert (event.subject, event.actor, event.details["service"]) == (
+        f"traffic set {traffic.pk}",
+        "engineer",
+        "support",
+    )
+    assert imported(service="support") == traffic
+    for service in ("search", ""):
+        with pytest.raises(ValueError, match=f"set {traffic.pk}, 'demo', of the service 'support', whose retention"):
+            imported(service=service)
+
+
+def test_the_same_set_under_another_name_is_refused_with_what_to_do() -> None:
+    traffic = imported()
+    with pytest.raises(ValueError, match=f"set {traffic.pk}, 'demo', of no service.* another split .* 'support'$"):
+        imported(name="again", service="support")
+    assert TrafficSet.objects.get().service == ""

@@ -16,7 +16,7 @@ from loadtests.traffic.near_duplicates import (
     CHARACTERS_AT_ONCE,
     WORD,
     compared_text,
-    jaccard,
+    jaccards,
     read_prompts,
     shingle_hashes,
     words_of,
@@ -122,8 +122,8 @@ def test_the_threshold_is_a_jaccard_similarity(threshold: float, joined: bool) -
     rng = random.Random(7)
     shared = words(rng, 80)
     rows = [row(number, " ".join([*shared, *words(rng, 15)])) for number in range(2)]
-    one, other = (shingle_hashes(row.messages[0].content) for row in rows)
-    assert jaccard(one, other) == pytest.approx(78 / (78 + 15 + 15))
+    sets = [shingle_hashes(row.messages[0].content) for row in rows]
+    assert jaccards(sets, np.array([[0, 1], [1, 1]])) == pytest.approx([78 / (78 + 15 + 15), 1])
     assert bool(pairs(rows, threshold)) == joined
 
 

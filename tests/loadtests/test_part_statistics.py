@@ -65,6 +65,9 @@ def test_statistics_of_a_whole_set() -> None:
         },
         # Two whole windows, of 3 requests and of none: mean 1.5, sample variance 4.5.
         "dispersion_10s": 3.0,
+        # Twenty-five of a second, four of them with one request.
+        "dispersion_1s": pytest.approx(11 / 12),
+        "together": 0.0,
         "busiest_second": {"at_s": 0.0, "count": 1},
         "bucket_s": 10,
         "arrivals": [3, 0, 1],
@@ -83,9 +86,27 @@ def test_a_part_counts_its_own_time_alone() -> None:
     assert statistics["prompt"]["histogram"]["edges"] == [2, 3, 4, 6, 8, 12]
 
 
+def test_requests_within_a_millisecond_of_the_one_before_come_together() -> None:
+    batches = Columns(
+        arrivals_ns=seconds(0, 0.001, 0.0025, 30, 30, 61),
+        conversations=np.arange(6, dtype=np.int32),
+        classes=np.zeros(6, dtype=np.int32),
+        class_names=("default",),
+        output_limits=np.ones(6, dtype=np.int64),
+        prompt_tokens=None,
+        line_ends=np.arange(7),
+    )
+    # The last one arrives in another part's time.
+    found = Side(batches, np.ones(6, dtype=np.int64), "tokens", [[0, 60 * NS]], True, np.ones(6, dtype=bool))
+    assert part_statistics(found)["together"] == 2 / 5
+
+
 def test_a_set_without_times_says_nothing_of_time() -> None:
     statistics = part_statistics(side([[0, 1]], [True] * 4, timed=False))
-    assert [statistics[name] for name in ("gaps_s", "dispersion_10s", "busiest_second", "duration_s", "timed")] == [
+    timed = ("gaps_s", "dispersion_10s", "dispersion_1s", "together", "busiest_second", "duration_s", "timed")
+    assert [statistics[name] for name in timed] == [
+        None,
+        None,
         None,
         None,
         None,

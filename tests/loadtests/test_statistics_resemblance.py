@@ -88,3 +88,15 @@ def test_any_mix_of_classes_can_be_compared(counts: list[tuple[int, int]]) -> No
 @pytest.mark.parametrize("rows", [1, 2])
 def test_a_side_of_one_request_can_be_compared(rows: int) -> None:
     assert comparison(sample(1, rows), sample(2, 500))["resembles"] in (True, False)
+
+
+def test_one_value_against_one_tells_nothing() -> None:
+    one, other = (
+        Sample(np.array([length]), "characters", np.array([8]), {"chat": 1}, np.array([])) for length in (3, 9)
+    )
+    measures = comparison(one, other)["measures"]
+    assert {measure["name"]: measure["p"] for measure in measures} == {
+        "prompt length": 1,
+        "output limit": 1,
+        "class": 1,
+    }

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from loadtests.traffic.importers import Wanted, import_file
 from loadtests.traffic.levels import Level
 from loadtests.traffic.part_statistics import dispersion
-from loadtests.traffic.plan import Segment, check_stretches, plan_level, segments
+from loadtests.traffic.plan import Segment, plan_level, segments
 from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import Row, read_rows
 
@@ -121,13 +121,6 @@ def test_too_short_stretches_say_how_long_they_are_and_what_to_do() -> None:
 def test_too_few_stretches_say_that_traffic_is_missing() -> None:
     with pytest.raises(ValueError, match=r"lasts 10 s: add traffic, or plan fewer pairs or shorter windows$"):
         placed(BLOCKS, [replayed(8)], pairs=3, stretches=HOLE)
-
-
-def test_what_can_never_fit_is_known_without_reading_a_row() -> None:
-    check_stretches([replayed(10), steady("quiet", 900)], HOLE)
-    check_stretches([replayed(900)], [])
-    with pytest.raises(ValueError, match=r"level peak can't be placed: it replays 11 s of recorded time"):
-        check_stretches([replayed(11)], HOLE)
 
 
 def test_a_window_that_would_be_silent_after_its_warm_up_is_passed_over() -> None:

@@ -208,10 +208,26 @@ def test_a_missed_share_is_explained_by_what_hangs_together() -> None:
     found = split(
         rows, alike(*((0, number) for number in range(1, 120))), shares={"tuning": 0.5, "held-out": 0.5}, seed=1
     )
-    (warning,) = found.document["warnings"]
+    warning, _ = found.document["warnings"]
     assert "120 conversations (120 requests) hang together by alike prompts" in warning
-    assert warning.endswith("raise --similarity, or use fewer parts")
+    assert warning.endswith("raise --similarity, bring more different prompts, or use fewer parts")
     assert found.document["near_duplicates"]["conversations_joined"] == 120
+
+
+def test_few_texts_that_come_again_and_again_are_named_and_not_the_blocks() -> None:
+    """As a donor with few texts makes them: 180 requests say one of two things."""
+    pairs = alike(*((0 if number % 3 else 15, number) for number in range(20, 200)))
+    found = split(columns(every(1, 200)), pairs, shares={"tuning": 0.5, "held-out": 0.5}, block_s=10)
+    missed, foreign = found.document["warnings"]
+    assert (
+        "182 of 200 conversations hang together with others by alike prompts, up to 121 conversations (121 requests) "
+        "in one group, and stay on one side"
+    ) in missed
+    assert "time blocks" not in missed
+    share = found.document["foreign_share"]
+    assert foreign.startswith(f"{share:.0%} of the requests arrive in time that belongs to another part")
+    with pytest.raises(ValueError, match="bring more different prompts"):
+        split(columns(every(1, 200)), pairs, block_s=40)
 
 
 def test_a_missed_share_is_explained_by_few_blocks() -> None:

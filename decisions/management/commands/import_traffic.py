@@ -1,7 +1,6 @@
 from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from pathlib import Path
 from typing import Any
 
 import click
@@ -9,8 +8,8 @@ from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
 from decisions.models import Service
+from loadtests.commands.import_traffic import FILE, leaving_nothing_behind, wanted_of
 from loadtests.commands.import_traffic import import_traffic as reading
-from loadtests.commands.import_traffic import wanted_of
 from loadtests.models import TrafficSet
 from loadtests.redacting import redaction_of
 from loadtests.services.import_traffic import SHARES, SIMILARITY, import_traffic
@@ -24,7 +23,7 @@ class Command(BaseCommand):
     help = "Imports a traffic file (docs/traffic.md), splits it and prints the digests that a brief names."
 
     def add_arguments(self, parser: ArgumentParser) -> None:
-        parser.add_argument("file", type=Path)
+        parser.add_argument("file", type=checked(FILE), help="- is the standard input")
         parser.add_argument("--name", required=True)
         parser.add_argument("--by", default="operator", help="who imports it, for the history")
         parser.add_argument("--service", default="", help="slug of the service whose retention and redactions hold")
@@ -43,17 +42,18 @@ class Command(BaseCommand):
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
-            created = import_traffic(
-                path=options["file"],
-                name=options["name"],
-                by=options["by"],
-                service=options["service"],
-                reading=wanted(options),
-                shares={kind: options[kind.replace("-", "_")] for kind in SHARES},
-                seed=options["seed"],
-                block_s=options["block_s"],
-                similarity=options["similarity"],
-            )
+            with leaving_nothing_behind():
+                created = import_traffic(
+                    path=options["file"],
+                    name=options["name"],
+                    by=options["by"],
+                    service=options["service"],
+                    reading=wanted(options),
+                    shares={kind: options[kind.replace("-", "_")] for kind in SHARES},
+                    seed=options["seed"],
+                    block_s=options["block_s"],
+                    similarity=options["similarity"],
+                )
         except (ImportRefused, ValueError, OSError) as error:
             raise CommandError(str(error)) from None
         self.stdout.writelines(f"{line}\n" for line in told(created))
@@ -107,8 +107,9 @@ def redactions(slug: str) -> Iterator[tuple[str, str]]:
 
 def told(created: TrafficSet) -> Iterator[str]:
     yield from (f"left out: {count} × {reason}" for reason, count in created.imported["skipped"].items())
+    caution = created.imported["acceptance"].get("caution")
     comparison = created.statistics["comparison"]["warning"]
-    yield from (f"warning: {one}" for one in [*created.split["warnings"], comparison] if one)
+    yield from (f"warning: {one}" for one in [*created.split["warnings"], comparison, caution] if one)
     yield f"set: {created.digest}"
     for part in created.parts.order_by("kind"):
         yield f"{part.kind}: {part.digest} ({part.rows} requests)"

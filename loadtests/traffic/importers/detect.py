@@ -1,23 +1,23 @@
 """Which format a file is in, from its first bytes."""
 
 import csv
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from loadtests.traffic.importers.formats import FORMATS, OWN, Shape
 from loadtests.traffic.importers.lines import BOM, split_lines
-from loadtests.traffic.importers.problems import Problem, Unreadable, name_shown
-from loadtests.traffic.importers.records import json_lines, json_list
+from loadtests.traffic.importers.other_files import check_text
+from loadtests.traffic.importers.problems import Problem, Unreadable, listed, name_shown
+from loadtests.traffic.importers.records import check_width, json_lines, json_list
 
 LOOKED_AT = 20
-SHOWN_NAMES = 12
+DEEPEST = 3
 
 
 def shape_of(head: bytes) -> Shape:
     """json (lines or a list), tsv or csv. ``head`` are the first bytes, at least one whole line where there is one."""
-    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
-        raise Unreadable("this looks like UTF-16: save it as UTF-8")
+    check_text(head)
     start = head.removeprefix(BOM).lstrip()
     if not start:
         raise Unreadable("the file is empty")
@@ -53,6 +53,20 @@ def objects(head: bytes) -> Iterator[dict[str, Any]]:
             yield record.fields
 
 
+def paths(record: Mapping[str, Any], before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
+    """What a mapping can name in a record, and the value there."""
+    for name, value in record.items():
+        path = f"{before}{name}"
+        if isinstance(value, dict) and depth < DEEPEST and not is_message(value):
+            yield from paths(value, f"{path}.", depth + 1)
+        else:
+            yield path, value
+
+
+def is_message(value: Mapping[str, Any]) -> bool:
+    return {"role", "content"} <= set(value) or {"from", "value"} <= set(value)
+
+
 def format_of_object(fields: dict[str, Any]) -> str | None:
     names = set(fields)
     if {"custom_id", "body"} <= names:
@@ -80,6 +94,7 @@ def first_cells(head: bytes, shape: Shape) -> list[str]:
         cells = first.split("\t") if shape == "tsv" else next(csv.reader([first]), [])
     except csv.Error:
         return []
+    check_width(cells)
     return [name.strip() for name in cells]
 
 
@@ -98,8 +113,3 @@ def looks_like(head: bytes, shape: Shape) -> str:
         f"its first line has {len(cells)} columns, {quoted}; say with --map which of them is what "
         "(by number, from 1, with --no-header if these are no names)"
     )
-
-
-def listed(names: list[str]) -> str:
-    quoted = [repr(name_shown(name)) for name in names[:SHOWN_NAMES]]
-    return ", ".join([*quoted, "…"] if len(names) > SHOWN_NAMES else quoted)

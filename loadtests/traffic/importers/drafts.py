@@ -3,7 +3,7 @@
 from collections.abc import Iterable, Iterator
 from typing import Any, NamedTuple
 
-from loadtests.traffic.importers.problems import BadField, Problem, Reason
+from loadtests.traffic.importers.problems import BadField, Problem, Reason, what_it_is
 from loadtests.traffic.importers.values import text_of
 
 Messages = list[dict[str, Any]]
@@ -81,7 +81,7 @@ def content_of(content: object, field: str) -> str:
         if parts and all(isinstance(part, str) for part in parts):
             return "".join(str(part) for part in parts)
     if not isinstance(content, str):
-        raise BadField(f"{field}.content", Reason.NOT_TEXT)
+        raise BadField(f"{field}.content", Reason.NOT_TEXT, what_it_is(content))
     return content
 
 
@@ -128,3 +128,10 @@ def name_of(value: object, field: str, number: int) -> str:
 
 def numbered(number: int) -> str:
     return f"r{number:07d}"
+
+
+def number_of(name: str) -> int | None:
+    """The record that ``numbered`` calls so, as far as a file can have one."""
+    digits = name[1:]
+    number = int(digits) if name[0] == "r" and digits.isascii() and digits.isdigit() and len(digits) < 16 else None
+    return number if number is not None and numbered(number) == name else None

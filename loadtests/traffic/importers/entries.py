@@ -185,13 +185,13 @@ def estimate(messages: list[dict[str, Any]]) -> int:
     return math.ceil(characters / CHARACTERS_PER_TOKEN)
 
 
-def check_context(tokens: int, limit: int, context: int | None, *, estimated: bool) -> None:
+def check_context(tokens: int, limit: int, context: int | None, *, estimated: bool, prompt: str = "prompt") -> None:
     if context is not None and tokens + limit > context:
-        raise BadField("prompt", Reason.BEYOND_CONTEXT, beyond(tokens, limit, context, estimated=estimated))
+        raise BadField("prompt", Reason.BEYOND_CONTEXT, beyond(tokens, limit, context, estimated=estimated, of=prompt))
 
 
-def beyond(tokens: int, limit: int, context: int, *, estimated: bool) -> str:
-    counted = f"{tokens} tokens of prompt ({ESTIMATE})" if estimated else f"{tokens} tokens of prompt"
+def beyond(tokens: int, limit: int, context: int, *, estimated: bool, of: str = "prompt") -> str:
+    counted = f"{tokens} tokens of {of} ({ESTIMATE})" if estimated else f"{tokens} tokens of {of}"
     return f"{counted} and {limit} of output, the context is {context}"
 
 
@@ -211,6 +211,7 @@ class BlockEntries(NamedTuple):
     lines: list[int]
     times_ns: list[int]
     tokens: list[int]
+    max_tokens: list[int]
     zoned: bool
     class_: str
     middles: list[bytes]
@@ -236,6 +237,7 @@ def block_entries(block: Block, rules: Rules) -> BlockEntries:
         lines=(kept + block.line).tolist(),
         times_ns=block.times_ns[kept].tolist(),
         tokens=prompts,
+        max_tokens=outputs,
         zoned=block.zoned,
         class_=class_,
         middles=[row % (at, at, most, length) for at, most, length in zip(numbers, outputs, prompts, strict=True)],

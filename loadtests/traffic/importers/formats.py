@@ -1,8 +1,9 @@
 """The formats: how each one's records become drafts."""
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from decimal import Decimal
+from functools import cached_property
 from typing import Any, Literal
 
 from loadtests.traffic.importers.blocks import Block, Columns
@@ -15,7 +16,7 @@ from loadtests.traffic.importers.drafts import (
     name_of,
     user,
 )
-from loadtests.traffic.importers.problems import BadField, Problem, Reason, Unreadable, name_shown
+from loadtests.traffic.importers.problems import BadField, Problem, Reason, Unreadable, listed, name_shown, what_it_is
 from loadtests.traffic.importers.records import Found, Record
 from loadtests.traffic.importers.values import (
     UNITS,
@@ -35,8 +36,8 @@ Parse = Callable[[Record], Iterable[Drafted]]
 
 @dataclass(frozen=True)
 class Format:
-    """``reads`` are the fields it uses (the others are counted and named), ``needs`` the columns a table must have.
-    Shape json is JSON Lines or one JSON list."""
+    """``reads`` are the fields it uses (the others are counted and named; in JSON a dot leads inside), ``needs`` the
+    columns a table must have. Shape json is JSON Lines or one JSON list."""
 
     name: str
     shape: Shape
@@ -44,21 +45,53 @@ class Format:
     reads: frozenset[str]
     needs: tuple[str, ...] = ()
     header: bool = True
-    inner: Mapping[str, frozenset[str]] = field(default_factory=dict)
     blocks: Columns | None = None
 
     def check(self, names: list[str]) -> None:
         lacking = [name for name in self.needs if name not in names]
         if lacking:
-            columns = ", ".join(repr(name_shown(name)) for name in names)
-            raise Unreadable(f"no column {', '.join(map(repr, lacking))}; the columns are {columns}")
+            raise Unreadable(f"no column {listed(lacking)}; {said_of(names)}")
+
+    @cached_property
+    def leads_to(self) -> frozenset[str]:
+        """The fields in which others are read."""
+        steps = [name.split(".") for name in self.reads] if self.shape == "json" else []
+        return frozenset(".".join(parts[:at]) for parts in steps for at in range(1, len(parts)))
 
     def unread(self, record: Record) -> Iterator[str]:
-        yield from (name for name in record.fields if name not in self.reads)
-        for outer, reads in self.inner.items():
-            inside = record.fields.get(outer)
-            if isinstance(inside, dict):
-                yield from (f"{outer}.{name}" for name in inside if name not in reads)
+        for name, value in record.fields.items():
+            if name not in self.reads:
+                yield from self._left_aside(name, value)
+
+    def _left_aside(self, path: str, value: object) -> Iterator[str]:
+        if path not in self.leads_to:
+            yield path
+        elif isinstance(value, dict):
+            for name, one in value.items():
+                if f"{path}.{name}" not in self.reads:
+                    yield from self._left_aside(f"{path}.{name}", one)
+        elif isinstance(value, list):
+            yield from self._left_aside_in_list(path, value)
+
+    def _left_aside_in_list(self, path: str, values: list[Any]) -> Iterator[str]:
+        others = False
+        for at, one in enumerate(values):
+            if f"{path}.{at}" in self.leads_to:
+                yield from self._left_aside(f"{path}.{at}", one)
+            else:
+                others |= f"{path}.{at}" not in self.reads
+        if others:
+            yield f"{path}.*"
+
+
+def said_of(names: list[str]) -> str:
+    """What the first line of a table looks like where a column isn't there."""
+    if names[0].startswith(("{", "[")):
+        return "its first line looks like JSON, not like the header of a table"
+    # One that is no name may be a prompt, and then its neighbours may be the rest of it: none is quoted.
+    if any(name_shown(name) != name for name in names):
+        return f"its first line is no header: {len(names)} column{'s' * (len(names) > 1)}, too long for names"
+    return f"the columns are {listed(names)}"
 
 
 def drafts(
@@ -133,7 +166,7 @@ def own_messages(fields: Mapping[str, Any]) -> Messages | None:
 
 def prompt_text(value: object, name: str) -> str:
     if not isinstance(value, str):
-        raise BadField(name, Reason.NOT_TEXT)
+        raise BadField(name, Reason.NOT_TEXT, what_it_is(value))
     if not value:
         raise BadField(name, Reason.EMPTY_PROMPT)
     return value
@@ -281,8 +314,7 @@ FORMATS = {
             "openai-batch",
             "json",
             openai_batch,
-            frozenset({"custom_id", "method", "url", "body"}),
-            inner={"body": BODY | BODY_SETTLED},
+            frozenset({"custom_id", "method", "url"}) | {f"body.{name}" for name in BODY | BODY_SETTLED},
         ),
         Format("vllm-custom", "json", vllm_custom, frozenset({"prompt", "output_tokens"})),
         Format("sharegpt", "json", sharegpt, frozenset({"id", "conversations"})),

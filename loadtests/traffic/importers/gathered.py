@@ -10,14 +10,18 @@ from typing import Any, BinaryIO
 import numpy as np
 from numpy.typing import NDArray
 
+from loadtests.traffic.importers.drafts import number_of
 from loadtests.traffic.importers.entries import DEFAULT_CLASS, BlockEntries, Entry, line_of_row, middle
-from loadtests.traffic.importers.problems import BadField, Problem, Reason
+from loadtests.traffic.importers.problems import BadField, ImportRefused, Problem, Reason
 from loadtests.traffic.rows import NANOSECONDS
+from loadtests.traffic.spread import spread
 
 NO_TIME = -(2**63)
 OWN_CONVERSATION = -1
 TO_NUMBER = 0
 AT_ONCE = 4_096
+# As many as a brief can name deadlines for.
+MOST_CLASSES = 200
 Int64 = NDArray[np.int64]
 
 
@@ -39,6 +43,12 @@ class Spool:
         self._file.write(b"".join(contents))
         self._ends.extend((np.cumsum([len(one) for one in contents]) + self._ends[-1]).tolist())
 
+    @property
+    def sizes(self) -> Int64:
+        ends = np.array(self._ends, dtype=np.int64)
+        sizes: Int64 = ends[1:] - ends[:-1]
+        return sizes
+
     def read(self, index: int) -> bytes:
         return self.read_run(index, 1)[0]
 
@@ -53,6 +63,32 @@ class Spool:
         self._file.flush()
 
 
+class Ids:
+    """Who is called what. Numbers that stand for an id the source doesn't give take a byte each."""
+
+    UNUSED, IN_CONVERSATION, OF_ITS_OWN = range(3)
+
+    def __init__(self) -> None:
+        self._given: dict[str, int] = {}
+        self._numbered = bytearray()
+
+    def use(self, id_: str) -> int:
+        """UNUSED, or how the row with this id stands: in a conversation of the source, or one of its own."""
+        if id_ in self._given:
+            return self._given[id_]
+        number = number_of(id_)
+        return self._numbered[number] if number is not None and number < len(self._numbered) else self.UNUSED
+
+    def note(self, entry: Entry, *, own_id: bool) -> None:
+        use = self.OF_ITS_OWN if entry.own_conversation else self.IN_CONVERSATION
+        number = None if own_id else number_of(entry.id)
+        if number is None:
+            self._given[entry.id] = use
+        else:
+            self._numbered.extend(bytes(max(0, number + 1 - len(self._numbered))))
+            self._numbered[number] = use
+
+
 class Gathered:
     """Per row some 50 bytes of memory; its text is in the spool. Names are kept once."""
 
@@ -63,20 +99,29 @@ class Gathered:
         self.times, self.lines = array("q"), array("q")
         self.classes: dict[str, int] = {}
         self.conversations: dict[str, int] = {}
-        self.class_of, self.conversation_of, self.turns, self.tokens = (array("i") for _ in range(4))
+        self.class_of, self.conversation_of, self.turns, self.tokens, self.limits = (array("i") for _ in range(5))
         self.limits_given = 0
         self.estimated = False
         self.has_text: bool | None = None
         self.zoned: bool | None = None
-        self._ids: set[str] = set()
+        self._ids = Ids()
 
-    def check(self, entry: Entry, *, own_id: bool) -> None:
+    def check(self, entry: Entry) -> None:
         """Raises BadField for a row that doesn't go with the ones before it."""
-        if own_id and entry.id in self._ids:
+        if self._ids.use(entry.id) != Ids.UNUSED:
             raise BadField("id", Reason.ID_TWICE)
+        self._check_conversation(entry)
         if self.has_text not in (None, entry.has_text):
             raise BadField("prompt", Reason.MIXED)
         self.check_zone(entry.zoned)
+
+    def _check_conversation(self, entry: Entry) -> None:
+        """A row that belongs to no conversation is one under its id, which no other may have."""
+        known = entry.conversation in self.conversations
+        if entry.own_conversation and known:
+            raise BadField("id", Reason.ID_TWICE, "a conversation has this name")
+        if not entry.own_conversation and not known and self._ids.use(entry.conversation) == Ids.OF_ITS_OWN:
+            raise BadField("conversation", Reason.ID_TWICE, "a row that belongs to no conversation has this id")
 
     def check_zone(self, zoned: bool | None) -> None:
         if zoned is not None and self.zoned not in (None, zoned):
@@ -84,8 +129,7 @@ class Gathered:
 
     def note(self, entry: Entry, *, own_id: bool) -> None:
         """What later rows are held against."""
-        if own_id:
-            self._ids.add(entry.id)
+        self._ids.note(entry, own_id=own_id)
         self.has_text = entry.has_text
         self.zoned = self.zoned if entry.zoned is None else entry.zoned
 
@@ -94,8 +138,9 @@ class Gathered:
         self.times.append(NO_TIME if entry.time_ns is None else entry.time_ns)
         self.lines.append(entry.line)
         self.tokens.append(entry.tokens)
+        self.limits.append(entry.max_tokens)
         self.turns.append(TO_NUMBER if entry.turn is None else entry.turn)
-        self.class_of.append(self.classes.setdefault(entry.class_ or DEFAULT_CLASS, len(self.classes)))
+        self.class_of.append(self._class(entry.class_ or DEFAULT_CLASS))
         self.conversation_of.append(self._conversation(entry))
         self.limits_given += entry.limit_given
         self.estimated |= entry.estimated
@@ -107,11 +152,20 @@ class Gathered:
         self.times.extend(rows.times_ns)
         self.lines.extend(rows.lines)
         self.tokens.extend(rows.tokens)
+        self.limits.extend(rows.max_tokens)
         count, class_ = len(rows.lines), self.classes.setdefault(rows.class_, len(self.classes))
         self.turns.extend(repeat(1, count))
         self.class_of.extend(repeat(class_, count))
         self.conversation_of.extend(repeat(OWN_CONVERSATION, count))
         self.limits_given += count
+
+    def _class(self, name: str) -> int:
+        if name not in self.classes and len(self.classes) == MOST_CLASSES:
+            raise ImportRefused(
+                f"more than {MOST_CLASSES} classes: a class is a kind of request with deadlines of its own, not a user "
+                "or a session (those are tenant and conversation)"
+            )
+        return self.classes.setdefault(name, len(self.classes))
 
     def _conversation(self, entry: Entry) -> int:
         if entry.own_conversation:
@@ -175,9 +229,13 @@ class Ordered:
         counts = np.bincount(np.asarray(rows.class_of)[self.order], minlength=len(rows.classes)).tolist()
         classes = {name: counts[at] for name, at in sorted(rows.classes.items()) if counts[at]}
         own = int((conversations == OWN_CONVERSATION).sum())
+        duration_s = None if self.needs_arrival_process else int(self.arrivals[-1]) / NANOSECONDS
         return {
             "rows": len(self),
             "classes": classes,
             "conversations": own + len(np.unique(conversations[conversations != OWN_CONVERSATION])),
-            "duration_s": None if self.needs_arrival_process else int(self.arrivals[-1]) / NANOSECONDS,
+            "duration_s": duration_s,
+            "requests_per_s": len(self) / duration_s if duration_s else None,
+            "prompt_tokens": spread(np.asarray(rows.tokens)[self.order]),
+            "max_tokens": spread(np.asarray(rows.limits)[self.order]),
         }

@@ -9,7 +9,7 @@ import tempfile
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from hashlib import sha256
 from itertools import chain
 from pathlib import Path
@@ -20,12 +20,32 @@ from loadtests.evidence.store import make_directory, sync_directory
 from loadtests.traffic.importers.blocks import Block, table_blocks
 from loadtests.traffic.importers.detect import detect, is_list, shape_of
 from loadtests.traffic.importers.drafts import Draft
-from loadtests.traffic.importers.entries import COUNTED, ESTIMATE, Entry, Rules, block_entries, entry_of
+from loadtests.traffic.importers.entries import (
+    COUNTED,
+    DEFAULT_CLASS,
+    ESTIMATE,
+    LONGEST_CLASS,
+    Entry,
+    Rules,
+    block_entries,
+    entry_of,
+    named,
+)
 from loadtests.traffic.importers.formats import FORMATS, Format, Shape, drafts
 from loadtests.traffic.importers.gathered import Gathered, Ordered, Spool
 from loadtests.traffic.importers.join import Donors
-from loadtests.traffic.importers.mapped import ColumnMap, mapped_format
-from loadtests.traffic.importers.problems import BadField, ImportRefused, Problem, Reason, Unreadable, name_shown
+from loadtests.traffic.importers.mapped import ColumnMap, Sightings, mapped_format
+from loadtests.traffic.importers.other_files import check_text
+from loadtests.traffic.importers.problems import (
+    BadField,
+    ImportRefused,
+    Problem,
+    Reason,
+    Unreadable,
+    file_shown,
+    name_shown,
+    spelt_out,
+)
 from loadtests.traffic.importers.records import Found, json_lines, json_list, table
 from loadtests.traffic.importers.redaction import Redactor
 from loadtests.traffic.importers.source import Source, opened
@@ -35,6 +55,8 @@ SHAPES: dict[str, Shape] = {"csv": "csv", "tsv": "tsv", "jsonl": "json", "json":
 FORMAT_NAMES = (AUTO, *FORMATS, *SHAPES)
 LINE_LIMIT = 8 << 20
 MOST_NAMES = 100
+# Of a trace, what is left out is left out of its load.
+MUCH_LEFT_OUT = 0.05
 
 # Gets the bytes of the file that were read, and those that there are. What it raises ends the import.
 Tell = Callable[[int, int], None]
@@ -59,21 +81,41 @@ class Wanted:
     line_limit: int = LINE_LIMIT
 
 
-def import_file(wanted: Wanted, out: Path, tell: Tell = tell_nobody) -> dict[str, Any]:
-    """Write the set into ``out``, a new or empty directory, and give what import.json says.
+def import_file(
+    wanted: Wanted, out: Path, tell: Tell = tell_nobody, divided: "Divided | None" = None
+) -> dict[str, Any]:
+    """Write the set into ``out``, a new or empty directory, and give what import.json says. Where the trace is split
+    already, ``divided`` gives its donors to the parts.
 
     Raises ImportRefused, OSError where the disk fails, and what ``tell`` raises; then ``out`` is as it was.
     """
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise ImportRefused(f"{out} is there and not empty: a set is never written over")
+    check_place(out)
+    check_class(wanted.rules)
+    # A symbolic link to a directory stays what it is.
+    out = out.resolve()
     with workspace(out) as (work, scratch):
-        document = imported(wanted, work, scratch, tell)
+        document = imported(wanted, work, scratch, tell, divided)
         write(work / "import.json", [canonical(document), b"\n"])
         sync_directory(work)
         make_directory(out.parent)
         work.rename(out)
         sync_directory(out.parent)
     return document
+
+
+def check_place(out: Path) -> None:
+    """Raises ImportRefused where the set can't be put; better before all the work than after it."""
+    if out.is_dir() and (out.is_mount() or out.samefile(Path.cwd())):
+        raise ImportRefused(f"{out} can't be replaced by the set: name a new directory in it, such as {out / 'set'}")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise ImportRefused(f"{out} is there and not empty: a set is never written over")
+
+
+def check_class(rules: Rules) -> None:
+    try:
+        named(rules.class_ or DEFAULT_CLASS, "class", LONGEST_CLASS)
+    except BadField as bad:
+        raise ImportRefused(f"no row can have this class: {bad.detail}") from None
 
 
 @contextmanager
@@ -89,23 +131,31 @@ def workspace(out: Path) -> Iterator[tuple[Path, Path]]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def imported(wanted: Wanted, work: Path, scratch: Path, tell: Tell) -> dict[str, Any]:
+def imported(wanted: Wanted, work: Path, scratch: Path, tell: Tell, divided: "Divided | None") -> dict[str, Any]:
     with (
         (work / "problems.jsonl").open("wb") as problems,
         tempfile.TemporaryFile(dir=scratch) as rows_file,
         tempfile.TemporaryFile(dir=scratch) as donors_file,
     ):
         donor = read_donor(wanted, wanted.donor, problems, donors_file) if wanted.donor else None
-        log = Log(wanted.path.name, problems, refuse=wanted.refuse)
+        if donor and divided:
+            donor = replace(donor, donors=divided(donor))
+        log = Log(file_shown(wanted.path), problems, refuse=wanted.refuse)
         reading = Reading(wanted, log, Gathered(Spool(rows_file)), donor.donors if donor else None, tell)
-        source = reading.read()
-        ordered = reading.rows.ordered()
-        log.add_all(ordered.problems())
-        if not len(ordered):
-            raise ImportRefused(f"{wanted.path.name} holds no request that can be used{log.why()}")
+        source, ordered = read_in_order(reading)
         sync(problems)
         digest = write(work / "rows.jsonl", told(ordered.content(), lambda: tell(source["bytes"], source["bytes"])))
     return described(reading, ordered, donor) | {"digest": digest, "source": source}
+
+
+def read_in_order(reading: "Reading") -> tuple[dict[str, Any], Ordered]:
+    """The description of the file, and its rows; raises ImportRefused where there are none."""
+    source = reading.read()
+    ordered = reading.rows.ordered()
+    reading.log.add_all(ordered.problems())
+    if not len(ordered):
+        raise ImportRefused(f"{file_shown(reading.wanted.path)} holds no request that can be used{reading.log.why()}")
+    return source, ordered
 
 
 class Log:
@@ -118,7 +168,9 @@ class Log:
 
     def add(self, problem: Problem) -> None:
         if self._refuse:
-            raise ImportRefused(problem.sentence(self._file) + "; --on-bad-row skip imports the rest")
+            raise ImportRefused(
+                problem.sentence(self._file) + "; the rest can be imported without it (--on-bad-row skip)"
+            )
         self._first = self._first or problem
         self._counts[problem.reason] += 1
         self._sink.write(canonical(problem.document(self._file)) + b"\n")
@@ -126,6 +178,10 @@ class Log:
     def add_all(self, problems: Iterable[Problem]) -> None:
         for problem in problems:
             self.add(problem)
+
+    @property
+    def left_out(self) -> int:
+        return self._counts.total()
 
     @property
     def skipped(self) -> dict[str, int]:
@@ -156,7 +212,7 @@ class Reading:
             try:
                 line = self._read_rows(source)
             except Unreadable as error:
-                raise ImportRefused(f"{source.name}: {error}") from None
+                raise ImportRefused(f"{source.name}: {because(source, error)}") from None
             if source.damage is not None:
                 self.log.add(Problem(line, "(file)", Reason.DAMAGED, source.damage))
             return source.document()
@@ -168,10 +224,11 @@ class Reading:
         format_ = chosen(self.wanted, head)
         self.format = format_.name
         limit = self.wanted.line_limit
+        sightings = Sightings(self.wanted.mapping if format_.shape == "json" else ())
         if format_.blocks and self._donors is None:
             records = table_blocks(chunks, format_.blocks, limit=limit, check=format_.check)
         else:
-            records = records_of(format_, head, chunks, limit=limit)
+            records = sightings.among(records_of(format_, head, chunks, limit=limit))
         line = 1
         for draft in drafts(format_, records, self._leave_aside):
             line = draft.line
@@ -181,6 +238,7 @@ class Reading:
                 self._take_block(draft)
             else:
                 self._take(draft)
+        sightings.check()
         return line
 
     def _leave_aside(self, name: str, count: int) -> None:
@@ -204,7 +262,7 @@ class Reading:
         try:
             messages, changed = self.redactor.redacted(draft.messages, draft.line)
             entry = entry_of(draft._replace(messages=messages), self.wanted.rules)
-            self.rows.check(entry, own_id=own_id)
+            self.rows.check(entry)
             self.rows.note(entry, own_id=own_id)
             if self._donors:
                 entry = self._joined(entry, self._donors)
@@ -216,8 +274,17 @@ class Reading:
 
     def _joined(self, entry: Entry, donors: Donors) -> Entry:
         if entry.has_text:
-            raise ImportRefused(f"{self.wanted.path.name} has text of its own: a donor is for a trace of lengths")
+            raise has_text_already(self.wanted.path)
         return donors.joined(entry, self.wanted.rules.max_context)
+
+
+def has_text_already(path: Path) -> ImportRefused:
+    return ImportRefused(f"{file_shown(path)} has text of its own: a donor is for a trace of lengths")
+
+
+def because(source: Source, error: Unreadable) -> str:
+    """Of a compressed file that gives next to nothing, the damage is what its owner must know."""
+    return f"{Reason.DAMAGED} ({source.damage}); of what came before, {error}" if source.damage else str(error)
 
 
 def told(chunks: Iterable[bytes], tell: Callable[[], None]) -> Iterator[bytes]:
@@ -244,6 +311,7 @@ def records_of(format_: Format, head: bytes, chunks: Iterator[bytes], *, limit: 
 
 def chosen(wanted: Wanted, head: bytes) -> Format:
     """The format that was asked for or found; raises ImportRefused where neither tells how to read the file."""
+    check_text(head)
     if wanted.mapping:
         if wanted.format in FORMATS:
             raise ImportRefused(f"--map goes with --format {AUTO}, {', '.join(SHAPES)}; {wanted.format} has its names")
@@ -257,20 +325,24 @@ def chosen(wanted: Wanted, head: bytes) -> Format:
 @dataclass(frozen=True)
 class Donor:
     donors: Donors
+    rows: Gathered
     name: str
     document: dict[str, Any]
     redactor: Redactor
 
 
+Divided = Callable[[Donor], Donors]
+
+
 def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -> Donor:
     """The donor set: a file of real text in a format that is known, such as the rows.jsonl of an import."""
-    log = Log(path.name, problems, refuse=wanted.refuse)
+    log = Log(file_shown(path), problems, refuse=wanted.refuse)
     asked = Wanted(path, rules=Rules(redaction=wanted.rules.redaction), line_limit=wanted.line_limit)
     reading = Reading(asked, log, Gathered(Spool(file), payloads=True))
     source = reading.read()
     rows = reading.rows
     if not rows.has_text:
-        raise ImportRefused(f"{path.name} holds no text to join{log.why()}")
+        raise ImportRefused(f"{file_shown(path)} holds no text to join{log.why()}")
     rows.spool.flush()
     names = list(rows.classes)
     donors = Donors(
@@ -281,32 +353,39 @@ def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -
         payload=rows.spool.read,
     )
     document = {**source, "format": reading.format, "rows": len(rows.spool), "skipped": log.skipped}
-    return Donor(donors, path.name, document, reading.redactor)
+    return Donor(donors, rows, file_shown(path), document, reading.redactor)
 
 
 LENGTHS_ALONE = (
     "This set holds lengths and no text. How many draft tokens are accepted depends on the text, so nothing measured "
-    "with it says anything about acceptance. Give it text with --donor."
+    "with it says anything about acceptance. Import it again with a file of text as its donor (--donor)."
 )
 
 
 def described(reading: Reading, ordered: Ordered, donor: Donor | None) -> dict[str, Any]:
     wanted, rows = reading.wanted, reading.rows
     usable = bool(rows.has_text) or donor is not None
+    left_out = reading.log.left_out
     return {
         **ordered.statistics(),
         "format": reading.format,
         "label": label(rows, donor),
         "needs_arrival_process": ordered.needs_arrival_process,
-        "acceptance": {"usable": usable, "why": None if usable else LENGTHS_ALONE},
+        "acceptance": {
+            "usable": usable,
+            "why": None if usable else LENGTHS_ALONE,
+            "caution": caution(len(ordered), left_out, donor) if usable else None,
+        },
+        "left_out": {"rows": left_out, "share": left_out / (left_out + len(ordered))},
         "skipped": reading.log.skipped,
         "unread_fields": dict(sorted(reading.unread.items())),
-        "mapping": [f"{source}={target}" for source, target in wanted.mapping],
+        "mapping": [spelt_out(f"{source}={target}") for source, target in wanted.mapping],
         "class": wanted.rules.class_,
-        "context": {"max": wanted.rules.max_context, "prompt_tokens": ESTIMATE if rows.estimated else COUNTED},
+        "context": {"max": wanted.rules.max_context, "prompt_tokens": whose_count(rows, donor)},
         "output_limit": {"default": wanted.rules.max_tokens, "rows": len(rows.spool) - rows.limits_given},
         "times": {
             "zone": None if rows.zoned is None else "given" if rows.zoned else "none",
+            "read_as": read_as(ordered, zoned=rows.zoned),
             "unsorted_rows": ordered.unsorted_rows,
             "repeated": ordered.repeated_times,
         },
@@ -314,6 +393,41 @@ def described(reading: Reading, ordered: Ordered, donor: Donor | None) -> dict[s
         # Where text was joined, the donor's rows are counted: the trace has no text to take anything out of.
         "redaction": (donor.redactor if donor else reading.redactor).document(),
     }
+
+
+def whose_count(rows: Gathered, donor: Donor | None) -> str:
+    own = ESTIMATE if rows.estimated else COUNTED
+    if donor is None:
+        return own
+    donors = ESTIMATE if donor.donors.estimated else COUNTED
+    return f"of the trace's rows {own}, of the donor's texts {donors}; both must fit"
+
+
+def read_as(ordered: Ordered, *, zoned: bool | None) -> str:
+    if ordered.needs_arrival_process:
+        return "nothing: the file has no times"
+    if zoned is None:
+        return "numbers on a clock of the file's own"
+    return "dates with a zone" if zoned else "dates without a zone, taken for UTC"
+
+
+def caution(kept: int, left_out: int, donor: Donor | None) -> str | None:
+    """What can be measured with the set all the same, and yet doesn't say what it seems to."""
+    said = [few_texts(donor.donors)] if donor else []
+    if left_out > MUCH_LEFT_OUT * (kept + left_out):
+        share = f"{left_out:,} of {kept + left_out:,} requests ({left_out / (kept + left_out):.0%}) were left out"
+        said.append(f"{share}: the load is that of the others alone.")
+    return " ".join(one for one in said if one) or None
+
+
+def few_texts(donors: Donors) -> str:
+    rows, texts = donors.rows.total(), donors.texts
+    if rows == texts:
+        return ""
+    return (
+        f"{rows:,} requests carry {texts:,} different text{'s' * (texts > 1)}: acceptance and hits of the prefix cache "
+        "will be those of so few."
+    )
 
 
 def label(rows: Gathered, donor: Donor | None) -> str:

@@ -1,12 +1,13 @@
 """Files under other names: a mapping from their columns to our fields, which the engineer gives."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+from loadtests.traffic.importers.detect import LOOKED_AT, paths
 from loadtests.traffic.importers.drafts import Draft, Drafted, dialogue, messages_of, numbered, user
 from loadtests.traffic.importers.formats import Format, Shape, prompt_text, turn_of
-from loadtests.traffic.importers.problems import BadField, ImportRefused, Reason
-from loadtests.traffic.importers.records import Record
+from loadtests.traffic.importers.problems import BadField, ImportRefused, Reason, Unreadable, listed, what_it_is
+from loadtests.traffic.importers.records import Found, Record
 from loadtests.traffic.importers.values import (
     UNITS,
     filled,
@@ -60,9 +61,34 @@ def mapped_format(mapping: ColumnMap, shape: Shape, *, header: bool) -> Format:
         return mapped(record, sources)
 
     columns = tuple(source for source, _ in mapping)
-    reads = columns if shape != "json" else tuple(part for name in columns for part in (name, name.split(".")[0]))
     needs = () if shape == "json" else columns
-    return Format("mapped", shape, parse, frozenset(reads), needs=needs, header=header)
+    return Format("mapped", shape, parse, frozenset(columns), needs=needs, header=header)
+
+
+class Sightings:
+    """Which fields of a mapping no record has: in JSON that is known at the end alone."""
+
+    def __init__(self, mapping: ColumnMap) -> None:
+        self._unseen = {source for source, _ in mapping}
+        self._looked_at = 0
+        self._names: dict[str, None] = {}
+
+    def among(self, records: Iterable[Found]) -> Iterator[Found]:
+        for record in records:
+            if self._unseen and isinstance(record, Record):
+                self._look(record.fields)
+            yield record
+
+    def _look(self, fields: Mapping[str, Any]) -> None:
+        self._unseen = {name for name in self._unseen if looked_up(fields, name, absent=ABSENT) is ABSENT}
+        if self._unseen and self._looked_at < LOOKED_AT:
+            self._looked_at += 1
+            self._names |= dict.fromkeys(name for name, _ in paths(fields))
+
+    def check(self) -> None:
+        """Raises Unreadable where a field was in none of the records."""
+        if self._unseen and self._looked_at:
+            raise Unreadable(f"no record has a field {listed(sorted(self._unseen))}; they have {listed(self._names)}")
 
 
 def mapped(record: Record, sources: Mapping[str, tuple[str, ...]]) -> Iterator[Drafted]:
@@ -107,18 +133,21 @@ def arrival(found: Mapping[str, Any], name: Mapping[str, str]) -> dict[str, Any]
     return {}
 
 
-def looked_up(fields: Mapping[str, Any], path: str) -> Any:
+ABSENT = object()
+
+
+def looked_up(fields: Mapping[str, Any], path: str, absent: object = None) -> Any:
     """The value under a name, or under a path of names and positions with dots between ("instances.0.input")."""
     if path in fields:
         return fields[path]
     value: Any = fields
     for part in path.split("."):
         if isinstance(value, dict):
-            value = value.get(part)
+            value = value.get(part, absent)
         elif isinstance(value, list) and part.isascii() and part.isdigit() and int(part[:9]) < len(value):
             value = value[int(part[:9])]
         else:
-            return None
+            return absent
     return value
 
 
@@ -129,5 +158,5 @@ def joined_prompt(found: Mapping[str, Any], names: tuple[str, ...]) -> str:
         if text is None and len(names) == 1:
             raise BadField(name, Reason.MISSING)
         if text is not None and not isinstance(text, str):
-            raise BadField(name, Reason.NOT_TEXT)
+            raise BadField(name, Reason.NOT_TEXT, what_it_is(text, name))
     return prompt_text("\n\n".join(text for text in texts if text), " + ".join(names))

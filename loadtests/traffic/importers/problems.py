@@ -1,13 +1,24 @@
 """What can be wrong with a row of a traffic file, and with the file as a whole."""
 
+import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
+from pathlib import Path
 from typing import Any
 
 SHOWN = 40
-WORD = re.compile(r"[A-Za-z]{4}")
+SHOWN_NAMES = 12
+NUMBER = re.compile(r"[+-]?[0-9.,]{1,25}([eE][+-]?[0-9]{1,4})?")
+DATE = re.compile(
+    r"[0-9]{1,4}[-/.][0-9]{1,2}([-/.][0-9]{1,4})?([T ][0-9]{1,2}[0-9:.,]{1,16} ?([AP]M)?(Z|[+-][0-9:]{2,6})?)?"
+)
+SHORT = 4
 MOST_WORDS = 3
+WORD = re.compile(r"[^\W\d_]{2,}")
+# Scripts without spaces between words, in which two letters are about one.
+UNSPACED = re.compile("[\u0e00-\u0eff\u1000-\u109f\u1780-\u17ff\u3040-\u30ff\u3400-\u9fff\uac00-\ud7af\uf900-\ufaff]")
 
 
 class Reason(StrEnum):
@@ -82,15 +93,44 @@ class ImportRefused(Exception):
 
 
 def shown(value: object) -> str:
-    """A number or time as it was found. What looks like words is not shown: it may be a prompt."""
+    """A number or date as it was found. Anything else is not shown: it may be a prompt, or a telephone's number."""
+    if value is None or isinstance(value, bool):
+        return repr(value)
     text = value if isinstance(value, str) else repr(value)
-    if len(text) <= SHOWN and text.isascii() and text.isprintable() and not WORD.search(text):
-        return text
-    return f"{len(text)} characters"
+    short = len(text) <= SHORT and text.isascii() and text.isprintable()
+    return text if short or NUMBER.fullmatch(text) or DATE.fullmatch(text) else f"{len(text)} characters"
 
 
 def name_shown(name: str) -> str:
     """A column or field as the file names it. What is too long for a name, or a sentence, may be a prompt."""
-    if len(name) <= SHOWN and len(re.findall(r"[^\W\d_]{2,}", name)) <= MOST_WORDS:
-        return name
+    if len(name) <= SHOWN and len(WORD.findall(name)) <= MOST_WORDS >= len(UNSPACED.findall(name)) / 2:
+        return spelt_out(name)
     return f"a name of {len(name)} characters"
+
+
+def spelt_out(text: str) -> str:
+    """Half of a surrogate pair, which JSON and file names can hold and UTF-8 can't, is spelt out."""
+    return text if text.isascii() else text.encode(errors="backslashreplace").decode()
+
+
+def file_shown(path: Path) -> str:
+    """The file's name; its bytes needn't be UTF-8."""
+    return os.fsencode(path.name).decode(errors="backslashreplace")
+
+
+def listed(names: Iterable[str]) -> str:
+    quoted = [repr(name_shown(name)) for name in names]
+    return ", ".join([*quoted[:SHOWN_NAMES], "…"] if len(quoted) > SHOWN_NAMES else quoted)
+
+
+def what_it_is(value: object, field: str = "") -> str:
+    """What stands where a text is wanted, and under which names texts lie inside, if it is under ``field``."""
+    if isinstance(value, dict):
+        texts = [f"{field}.{name}" for name, one in value.items() if isinstance(one, str)] if field else []
+        instead = f"; a text in it is {name_shown(texts[0])!r}" if texts else ""
+        return f"an object with the fields {listed(value)}{instead}" if value else "an object without fields"
+    if isinstance(value, list):
+        return f"a list of {len(value)}"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
+    return "a number"

@@ -16,8 +16,10 @@ from loadtests.traffic.importers.detect import (
     LOOKED_AT,
     first_cells,
     is_list,
+    is_message,
     json_format,
     objects,
+    paths,
     shape_of,
     table_format,
 )
@@ -26,12 +28,12 @@ from loadtests.traffic.importers.mapped import INSTANT as AT
 from loadtests.traffic.importers.mapped import TEXTS
 from loadtests.traffic.importers.problems import Problem, Unreadable
 from loadtests.traffic.importers.records import json_lines, json_list, table
-from loadtests.traffic.importers.source import GZIP, ZSTD
+from loadtests.traffic.importers.source import GZIP
 from loadtests.traffic.importers.values import INSTANT, NUMBER
+from loadtests.traffic.importers.zstd_blocks import ZSTD
 
 LOOK_BYTES = 1 << 16
 MOST_COLUMNS = 60
-DEEPEST = 3
 # How alike two names must be where none of those below is the very same.
 ALIKE = 0.85
 # A name as people give columns; anything longer or stranger may be a prompt and isn't shown.
@@ -179,15 +181,6 @@ def json_values(head: bytes) -> tuple[bool, Values]:
     return False, {"1": found}
 
 
-def paths(record: Mapping[str, Any], before: str = "", depth: int = 1) -> Iterator[tuple[str, Any]]:
-    for name, value in record.items():
-        path = f"{before}{name}"
-        if isinstance(value, dict) and depth < DEEPEST and not is_message(value):
-            yield from paths(value, f"{path}.", depth + 1)
-        else:
-            yield path, value
-
-
 def table_values(head: bytes, shape: Shape) -> tuple[bool, Values]:
     first = first_cells(head, shape)
     header = is_header(first)
@@ -247,10 +240,6 @@ def list_kind(values: list[Any]) -> Kind:
     if values and all(isinstance(one, str | list) for one in values):
         return "dialogue"
     return "other"
-
-
-def is_message(value: Mapping[str, Any]) -> bool:
-    return {"role", "content"} <= set(value) or {"from", "value"} <= set(value)
 
 
 def proposed(kinds: Mapping[str, Kind], values: Values) -> tuple[dict[str, str], tuple[Doubt, ...]]:

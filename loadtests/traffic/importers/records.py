@@ -3,8 +3,9 @@
 import codecs
 import csv
 import re
+from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
-from decimal import Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from json import JSONDecodeError, JSONDecoder
 from typing import Any, NamedTuple, NoReturn
 
@@ -27,10 +28,14 @@ Found = Record | Problem
 CheckColumns = Callable[[list[str]], None]
 
 
+# No clock shows as many digits, and arithmetic with a million of them takes hours.
+DIGITS = Context(prec=100, Emin=MIN_EMIN, Emax=MAX_EMAX)
+
+
 def decimal(text: str) -> Decimal:
     """A JSON number as it was written: a float would lose the nanoseconds of an epoch time."""
     try:
-        return Decimal(text)
+        return DIGITS.create_decimal(text)
     except ArithmeticError:
         raise ValueError("a number is out of all range") from None
 
@@ -78,32 +83,48 @@ def too_long(line: Line, limit: int) -> Problem:
 
 
 class TableLines:
-    """The lines of a table as text for csv.reader, which may take several to a row. What is wrong with one of them
-    waits in ``problem`` for the row that holds it."""
+    """The lines of a table as text for csv.reader, which may take several to a row: those are in ``row``. What is
+    wrong with one of them waits in ``problem`` for the row that holds it."""
 
-    def __init__(self, lines: Iterable[Line], limit: int, number: int = 0) -> None:
+    def __init__(self, lines: Iterable[Line], limit: int) -> None:
         self._lines, self._limit = iter(lines), limit
-        self.number = number
-        self.ended = True
+        self._again = deque[Line]()
+        self.row: list[Line] = []
+        self.size = 0
+        self.one_column = False
         self.problem: Problem | None = None
 
     def __iter__(self) -> "TableLines":
         return self
 
     def __next__(self) -> str:
-        line = next(self._lines)
-        self.number, self.ended = line.number, line.ended
+        line = self._again.popleft() if self._again else next(self._lines)
+        self.row.append(line)
+        self.size += line.size
+        if len(self.row) > 1 and self.size > self._limit:
+            raise csv.Error(f"a row of more than {self._limit} bytes")
         if line.size > self._limit:
             self.problem = too_long(line, self._limit)
             return "\n"
-        return self.decoded(line.content) + ("\n" if line.ended else "")
+        return self.decoded(line) + ("\n" if line.ended else "")
 
-    def decoded(self, content: bytes) -> str:
+    def decoded(self, line: Line) -> str:
         try:
-            return content.decode()
+            return line.content.decode()
         except UnicodeDecodeError as error:
-            self.problem = Problem(self.number, WHOLE, Reason.NOT_UTF8, f"byte {error.start} of the line")
-            return content.decode(errors="replace")
+            self.problem = Problem(line.number, WHOLE, Reason.NOT_UTF8, f"byte {error.start} of the line")
+            return line.content.decode(errors="replace")
+
+    @property
+    def ended(self) -> bool:
+        return self.row[-1].ended
+
+    def begin_row(self) -> None:
+        self.row, self.size = [], 0
+
+    def read_again(self) -> None:
+        """The lines after the first of a row that came to nothing."""
+        self._again.extendleft(reversed(self.row[1:]))
 
     def taken(self) -> Problem | None:
         problem, self.problem = self.problem, None
@@ -114,22 +135,28 @@ Cells = tuple[int, list[str]]
 
 
 def csv_rows(lines: TableLines) -> Iterator[Cells | Problem]:
+    """A quote that never closes spoils its own line: those it ran over are tried again. In a table of one column any
+    line of a text would be a row, so there they are reported."""
     # Strict, because a lenient reader makes up a row from a quote that never closes.
     reader = csv.reader(lines, strict=True)
     while True:
-        first = lines.number + 1
+        lines.begin_row()
         try:
             cells = next(reader)
         except StopIteration:
             return
         except csv.Error as error:
             lines.taken()
-            yield Problem(first, WHOLE, Reason.NOT_CSV if lines.ended else Reason.TRUNCATED, str(error))
+            reason = Reason.NOT_CSV if lines.ended else Reason.TRUNCATED
+            spoilt = lines.row if lines.one_column else lines.row[:1]
+            yield from (Problem(line.number, WHOLE, reason, str(error)) for line in spoilt)
+            if not lines.one_column:
+                lines.read_again()
             continue
         if problem := lines.taken():
             yield problem
         elif cells:
-            yield first, cells
+            yield lines.row[0].number, cells
 
 
 def tsv_rows(lines: TableLines) -> Iterator[Cells | Problem]:
@@ -138,7 +165,8 @@ def tsv_rows(lines: TableLines) -> Iterator[Cells | Problem]:
         if problem := lines.taken():
             yield problem
         elif line := text.rstrip("\r\n"):
-            yield lines.number, line.split("\t")
+            yield lines.row[0].number, line.split("\t")
+        lines.begin_row()
 
 
 def table(
@@ -156,19 +184,31 @@ def table(
 
     For what follows the beginning of a table, ``names`` are its columns, ``line`` and ``number`` what came before.
     """
-    lines = TableLines(split_lines(chunks, limit=limit, number=line), limit, line)
+    lines = TableLines(split_lines(chunks, limit=limit, number=line), limit)
     for row in tsv_rows(lines) if tabs else csv_rows(lines):
+        if isinstance(row, Problem) and names is None and header:
+            raise Unreadable(f"the header can't be read: {row.reason}{f' ({row.detail})' if row.detail else ''}")
         if not isinstance(row, Problem) and names is None:
             names = [cell.strip() for cell in row[1]] if header else [str(at + 1) for at in range(len(row[1]))]
             check_names(names, check)
+            lines.one_column = len(names) == 1
             if header:
                 continue
         number += 1
         yield row if isinstance(row, Problem) else table_record(number, row, names or [], ended=lines.ended)
 
 
+MOST_COLUMNS = 2_000
+
+
+def check_width(names: list[str]) -> None:
+    if len(names) > MOST_COLUMNS:
+        raise Unreadable(f"its first line has {len(names):,} columns, {MOST_COLUMNS:,} are the most")
+
+
 def check_names(names: list[str], check: CheckColumns) -> None:
-    twice = sorted({name for name in names if names.count(name) > 1})
+    check_width(names)
+    twice = sorted(name for name, count in Counter(names).items() if count > 1)
     if twice:
         raise Unreadable(f"the header names {', '.join(repr(name_shown(name)) for name in twice)} more than once")
     check(names)
@@ -183,7 +223,8 @@ def table_record(number: int, row: Cells, names: list[str], *, ended: bool) -> F
 
 
 SPACE = re.compile(r"[ \t\r\n]*")
-IN_STRING = re.compile(r'["\\]')
+# No string holds a newline, nor a quote without a backslash: where one would, the quotes before it don't pair up.
+IN_STRING = re.compile(r'["\\\n]|\}[ \t\r]*,\s*\{\s*"')
 OUTSIDE = re.compile(r'["\[\]{},]')
 # A number, literal or escape that is cut at the end of the buffer fails within its last characters.
 CUT_WITHIN = 16
@@ -237,11 +278,14 @@ class ListText:
         while True:
             match = (IN_STRING if quoted else OUTSIDE).search(self.text, self.at)
             if match is None:
-                self.forward(len(self.text))
                 if not self.more_after_end():
                     return
                 continue
             sign = match.group()
+            if quoted and sign[0] in "}\n":
+                self.forward(match.start())
+                quoted = False
+                continue
             if depth == 0 and not quoted and sign in ",]}":
                 self.forward(match.start())
                 return
@@ -250,7 +294,10 @@ class ListText:
             depth += 0 if quoted else (sign in "[{") - (sign in "]}")
 
     def more_after_end(self) -> bool:
-        self.text, self.at = "", 0
+        """Past what is held, but for its last characters: a sign may be cut there."""
+        kept = len(self.text) if self.complete else max(self.at, len(self.text) - CUT_WITHIN)
+        self.forward(kept)
+        self.text, self.at = self.text[self.at :], 0
         return self.more()
 
     def past(self, match: re.Match[str], *, quoted: bool) -> int:

@@ -1,25 +1,27 @@
 """A traffic file as it lies on the disk: plain, gzip or zstd, told apart by its first bytes and hashed on the way."""
 
-import gzip
 import io
 import zlib
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from hashlib import sha256
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 import pyarrow
 
+from loadtests.traffic.importers.problems import file_shown
+from loadtests.traffic.importers.zstd_blocks import CUT, ZSTD, Blocks, Content
+
 CHUNK = 1 << 18
-# A read that meets damage gives nothing at all, so little is asked for at a time.
 CHUNK_COMPRESSED = 1 << 14
+# A read of Arrow's that meets damage gives nothing at all, so little is asked for at a time.
+PIECE = 1 << 8
 GZIP = b"\x1f\x8b"
-ZSTD = b"\x28\xb5\x2f\xfd"
 
 
-class Readable(Protocol):
-    def read(self, size: int, /) -> bytes: ...
+class Damaged(Exception):
+    """A compressed file can't be read on from here."""
 
 
 class HashedFile(io.RawIOBase):
@@ -48,30 +50,16 @@ class Source:
     def __init__(self, path: Path, hashed: HashedFile) -> None:
         self._hashed = hashed
         self._file = io.BufferedReader(hashed, CHUNK)
-        self.name = path.name
+        self.name = file_shown(path)
         self.damage: str | None = None
         start = self._file.peek(4)
         self.compression = "gzip" if start[:2] == GZIP else "zstd" if start[:4] == ZSTD else None
 
     def chunks(self) -> Iterator[bytes]:
-        # Kept, because Arrow closes the file below when its stream goes.
-        self._stream = self._opened()
-        size = CHUNK if self.compression is None else CHUNK_COMPRESSED
         try:
-            while chunk := self._stream.read(size):
-                yield chunk
-        except (EOFError, OSError, zlib.error, pyarrow.ArrowException) as error:
-            if self.compression is None:
-                raise
+            yield from CONTENTS[self.compression](self._file)
+        except Damaged as error:
             self.damage = " ".join(str(error).split())[:200]
-
-    def _opened(self) -> Readable:
-        if self.compression == "gzip":
-            return gzip.GzipFile(fileobj=self._file)
-        if self.compression == "zstd":
-            stream: Readable = pyarrow.CompressedInputStream(pyarrow.PythonFile(self._file, mode="r"), "zstd")
-            return stream
-        return self._file
 
     @property
     def bytes_read(self) -> int:
@@ -87,6 +75,73 @@ class Source:
             "sha256": self._hashed.hexdigest(),
             "compression": self.compression,
         }
+
+
+def plain(file: Content) -> Iterator[bytes]:
+    while chunk := file.read(CHUNK):
+        yield chunk
+
+
+def gunzipped(file: Content) -> Iterator[bytes]:
+    """The content of all members; raises Damaged after the last byte that can be had."""
+    member = zlib.decompressobj(wbits=31)
+    while packed := file.read(CHUNK_COMPRESSED):
+        while packed:
+            if member.eof:
+                # Between members, and after the last, zeros may fill a block of the tape.
+                packed = packed.lstrip(b"\0")
+                if not packed:
+                    break
+                member = zlib.decompressobj(wbits=31)
+            before = member.copy()
+            try:
+                piece = member.decompress(packed)
+            except zlib.error as error:
+                yield from byte_by_byte(before, packed)
+                raise Damaged(str(error)) from None
+            if piece:
+                yield piece
+            packed = member.unused_data if member.eof else b""
+    if not member.eof:
+        raise Damaged(CUT)
+
+
+def byte_by_byte(member: Any, packed: bytes) -> Iterator[bytes]:
+    """What comes before the damage: the call that meets it gives nothing at all."""
+    for at in range(len(packed)):
+        try:
+            piece: bytes = member.decompress(packed[at : at + 1])
+        except zlib.error:
+            return
+        if piece:
+            yield piece
+
+
+def unzstd(file: Content) -> Iterator[bytes]:
+    """As ``gunzipped``, by whole blocks: what a block that is cut would hold can't be had."""
+    blocks = Blocks(file)
+    stream = pyarrow.CompressedInputStream(pyarrow.PythonFile(blocks, mode="r"), "zstd")
+    pieces: list[bytes] = []
+    try:
+        # Towards an end that is known to be damaged, byte by byte.
+        while piece := stream.read(1 if blocks.damage else PIECE):
+            pieces.append(piece)
+            if len(pieces) == CHUNK_COMPRESSED // PIECE:
+                yield b"".join(pieces)
+                pieces = []
+    except (OSError, pyarrow.ArrowException) as error:
+        yield from [b"".join(pieces)] if pieces else []
+        raise Damaged(blocks.damage or str(error)) from None
+    yield from [b"".join(pieces)] if pieces else []
+    if blocks.damage:
+        raise Damaged(blocks.damage)
+
+
+CONTENTS: dict[str | None, Callable[[Content], Iterator[bytes]]] = {
+    None: plain,
+    "gzip": gunzipped,
+    "zstd": unzstd,
+}
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from fractions import Fraction
 from functools import lru_cache
 from typing import Any
 
-from loadtests.traffic.importers.problems import BadField, Reason, shown
+from loadtests.traffic.importers.problems import BadField, Reason, shown, what_it_is
 from loadtests.traffic.rows import NANOSECONDS
 
 # More tokens than this don't fit the records' 32-bit columns, and no model's context.
@@ -40,7 +40,7 @@ def text_of(value: object, field: str) -> str:
         return value
     if isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63:
         return str(value)
-    raise BadField(field, Reason.NOT_TEXT)
+    raise BadField(field, Reason.NOT_TEXT, what_it_is(value))
 
 
 def optional_text(fields: Fields, name: str) -> str | None:
