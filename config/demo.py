@@ -72,10 +72,14 @@ def create_service() -> dict[str, Route]:
     )
     service.owners.add(Account.objects.get(username="owner"))
     purposes = {"chat": "People wait for the answer.", "batch": "Nobody waits: rewriting and filling in at night."}
-    return {
-        slug: Route.objects.get_or_create(slug=slug, defaults={"service": service, "name": slug, "purpose": purpose})[0]
-        for slug, purpose in purposes.items()
-    }
+    return {name: demo_route(service, name, purpose) for name, purpose in purposes.items()}
+
+
+def demo_route(service: Service, name: str, purpose: str) -> Route:
+    """Slugs are one of a kind in an installation: where another service has the short one, the service leads it."""
+    taken = Route.objects.filter(slug=name).exclude(service=service).exists()
+    slug = f"{service.slug}-{name}" if taken else name
+    return Route.objects.get_or_create(service=service, slug=slug, defaults={"name": name, "purpose": purpose})[0]
 
 
 def import_demo_traffic() -> TrafficSet:
@@ -89,7 +93,8 @@ def import_demo_traffic() -> TrafficSet:
 
 
 def create_demo_brief(route: Route, target: Checkpoint, traffic: TrafficSet) -> BriefRevision:
-    source = yaml.safe_dump(brief_document(target, traffic), sort_keys=False, allow_unicode=True, width=100)
+    document = brief_document(target, traffic) | {"route": route.slug}
+    source = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
     return create_brief(route=route, source=source, by=Account.objects.get(username="engineer"))
 
 

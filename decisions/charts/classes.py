@@ -32,17 +32,19 @@ def classes_of_both_sides(*, tuning: Counts, held_out: Counts, verdict: str = ""
 
 def most_frequent(tuning: Counts, held_out: Counts) -> list[str]:
     """By their share over both parts, so that the larger part doesn't decide alone."""
-    every = {name: sum(share_of(part, name) for part in (tuning, held_out)) for name in {*tuning, *held_out}}
+    totals = [(part, total(part)) for part in (tuning, held_out)]
+    every = {name: sum(part.get(name, 0) / of for part, of in totals) for name in {*tuning, *held_out}}
     ordered = sorted(every, key=lambda name: (-every[name], name))
     return ordered if len(ordered) <= MOST_CLASSES else [*ordered[: MOST_CLASSES - 1], OTHERS]
 
 
-def share_of(counts: Counts, name: str) -> float:
-    return counts.get(name, 0) / max(1, sum(counts.values()))
+def total(counts: Counts) -> int:
+    return max(1, sum(counts.values()))
 
 
 def shares_of(counts: Counts, names: list[str]) -> list[float]:
-    shares = [share_of(counts, name) for name in names]
+    of = total(counts)
+    shares = [counts.get(name, 0) / of for name in names]
     if names[-1:] == [OTHERS] and OTHERS not in counts:
         shares[-1] = max(0.0, 1 - sum(shares)) if counts else 0.0
     return shares

@@ -14,6 +14,7 @@ from django.views.decorators.http import require_GET, require_http_methods, requ
 from decisions.models import Account, BriefRevision, Route
 from decisions.pages.access import require
 from decisions.pages.problems import Problem, located
+from decisions.pages.traffic_block import named, with_traffic
 from decisions.rules.brief import BadBrief
 from decisions.rules.who_may import may_write_brief
 from decisions.selectors import briefs as selectors
@@ -28,6 +29,7 @@ from decisions.services.resume_brief import resume_brief
 from decisions.services.revise_brief import revise_brief
 from decisions.services.start_brief import start_brief
 from decisions.services.withdraw_brief import withdraw_brief
+from loadtests.models import TrafficSet
 
 
 @require_GET
@@ -54,16 +56,44 @@ def new(request: HttpRequest) -> HttpResponse:
     account = require(request, may_write_brief)
     routes = list(Route.objects.select_related("service"))
     slug = request.POST.get("route") or request.GET.get("route", "")
-    route = next((one for one in routes if one.slug == slug), routes[0] if routes else None)
+    chosen = next((one for one in routes if one.slug == slug), None)
+    traffic = traffic_asked_for(request.GET.get("traffic", ""))
+    if request.method == "GET" and traffic and not chosen and (several := routes_for(traffic, routes)):
+        return render(request, "briefs/choose_route.html", {"routes": several, "traffic": traffic})
+    route = chosen or next(iter(own_routes(traffic, routes) or routes), None)
     if request.method == "GET" or route is None:
-        return writing(request, routes, route, source=beginning(route, account) if route else "")
+        source = beginning(route, account, traffic) if route else ""
+        return writing(request, routes, route, source=source, traffic=traffic)
     source = request.POST.get("source", "")
     try:
         revision = create_brief(route=route, source=source, by=account)
     except BadBrief as error:
-        return writing(request, routes, route, source=source, problems=located(error.problems, source))
+        problems = located(error.problems, source)
+        return writing(request, routes, route, source=source, problems=problems, traffic=traffic)
     messages.success(request, "The draft is kept. Freeze it when its words are final.")
     return redirect("brief", revision.brief_id, revision.number)
+
+
+def traffic_asked_for(key: str) -> TrafficSet | None:
+    """The set that a link to a new brief names; a number that no set has is no page."""
+    if not key:
+        return None
+    if not (key.isascii() and key.isdecimal() and len(key) < 10):
+        raise Http404("there is no such traffic set")
+    return get_object_or_404(traffic_sets(), pk=int(key))
+
+
+def own_routes(traffic: TrafficSet | None, routes: list[Route]) -> list[Route]:
+    """Those of the service that the traffic is for."""
+    return [one for one in routes if traffic and one.service.slug == traffic.service]
+
+
+def routes_for(traffic: TrafficSet, routes: list[Route]) -> list[Route]:
+    """Those to choose from, the service's own first; none where there is no choice."""
+    own = own_routes(traffic, routes)
+    if len(own) == 1 or len(routes) < 2:
+        return []
+    return [*own, *(one for one in routes if one not in own)]
 
 
 @require_http_methods(["GET", "POST"])
@@ -98,25 +128,37 @@ def writing(
     source: str,
     revision: BriefRevision | None = None,
     problems: list[Problem] | None = None,
+    traffic: TrafficSet | None = None,
 ) -> HttpResponse:
-    context = {"routes": routes, "route": route, "source": source, "revision": revision, "problems": problems or []}
+    context = {
+        "routes": routes,
+        "route": route,
+        "source": source,
+        "revision": revision,
+        "problems": problems or [],
+        "traffic": traffic,
+    }
     return render(request, "briefs/write.html", context, status=422 if problems else 200)
 
 
-def beginning(route: Route, account: Account) -> str:
-    """The route's last brief, or an example with what is already known filled in."""
+def beginning(route: Route, account: Account, traffic: TrafficSet | None) -> str:
+    """The route's last brief, or an example with what is already known filled in; with the traffic, where one is asked
+    for, in the place of its own."""
+    last = selectors.last_source(route)
+    if last and traffic:
+        last = with_traffic(last, named(traffic)) or ""
+    return last or example(route, account, traffic or traffic_sets().first())
+
+
+def example(route: Route, account: Account, traffic: TrafficSet | None) -> str:
     owner = route.service.owners.exclude(pk=account.pk).order_by("username").first()
-    traffic = traffic_sets().first()
-    parts = {part.kind: part.digest for part in traffic.parts.all()} if traffic else {}
     context = {
         "route": route,
         "owner": owner.username if owner else "",
-        "traffic": traffic,
-        "tuning": parts.get("tuning", ""),
-        "held_out": parts.get("held-out", ""),
         "baseline": selectors.last_baseline(route.service.pool),
     }
-    return selectors.last_source(route) or render_to_string("briefs/example.yaml", context)
+    words = render_to_string("briefs/example.yaml", context)
+    return with_traffic(words, named(traffic)) or words if traffic else words
 
 
 def plain(service: Callable[..., object]) -> Callable[..., object]:

@@ -10,7 +10,6 @@ from django.http import QueryDict
 
 from decisions.models import Service
 from loadtests.models import TrafficSet
-from loadtests.services.import_traffic import SHARES
 from loadtests.traffic.importers import FORMAT_NAMES, ImportRefused, read_mapping
 from loadtests.traffic.importers.formats import FORMATS
 
@@ -31,6 +30,9 @@ FORMAT_WORDS = {
     "jsonl": "jsonl: other fields, an object a line",
     "json": "json: other fields, one list",
 }
+LENGTHS_ONLY = frozenset({"azure", "mooncake", "burstgpt"})
+# Nothing is kept for drafters unless someone asks for it.
+SHARES = {"tuning": 0.4, "held-out": 0.6, "evaluation": 0.0}
 SHARE_FIELDS = {"tuning": "tuning", "held-out": "held_out", "evaluation": "evaluation"}
 
 

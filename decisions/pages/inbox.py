@@ -20,6 +20,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "roles": sorted(person.group_names),
             "roles_shown": sorted(person.group_names - {person.get_full_name() or person.username}),
             "waiting": selectors.waiting_for(person),
+            "steps": selectors.first_steps(person),
             "running": selectors.running_briefs(),
             "releases": selectors.in_force(now),
             "expires_soon": now + selectors.EXPIRES_SOON,

@@ -15,9 +15,11 @@ from django.views.decorators.http import require_GET, require_POST
 
 from decisions.models import Account, BriefRevision, Service
 from decisions.pages.access import require
-from decisions.pages.traffic_words import burst_word, what_it_is, why_no_acceptance
+from decisions.pages.traffic_block import block, named
+from decisions.pages.traffic_words import arrives, burst_word, indices_of_dispersion, share_together, what_it_is
 from decisions.rules.brief import BadBrief
-from decisions.rules.who_may import Relation, may_delete_text, may_import_traffic
+from decisions.rules.may_carry import percent
+from decisions.rules.who_may import Relation, may_delete_text, may_import_traffic, may_write_brief
 from decisions.selectors import traffic as selectors
 from decisions.selectors.traffic_imports import recent_imports
 from decisions.selectors.traffic_pictures import (
@@ -46,12 +48,27 @@ class PartRow:
     own_s: float
 
 
+@dataclass(frozen=True)
+class ListRow:
+    row: selectors.SetRow
+    arrives: str
+
+
+@dataclass(frozen=True)
+class Index:
+    """An index of dispersion: over windows of how many seconds, and what it means."""
+
+    window_s: int
+    value: float
+    word: str
+
+
 @require_GET
 @login_required
 def traffic(request: HttpRequest) -> HttpResponse:
     account = require(request)
     context = {
-        "sets": selectors.set_rows(),
+        "sets": [ListRow(row, arrives(row.known)) for row in selectors.set_rows()],
         "imports": recent_imports(),
         "kinds": selectors.PART_ORDER,
         "may_import": may_import_traffic(person(account)) is None,
@@ -95,15 +112,18 @@ def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
     statistics = found.statistics
     counts = selectors.problem_counts(found.imported)
     service = selectors.service_of(found)
+    uses = selectors.uses_shown(found)
     return {
         "set": found,
         "sentence": what_it_is(statistics, found.imported),
-        "why_no_acceptance": why_no_acceptance(found.imported),
+        "standing": selectors.standing_of(found, uses),
+        "may_write": may_write_brief(person(account)) is None,
         "statistics": statistics,
-        "burst_word": burst_word(statistics["dispersion_10s"]) if statistics.get("dispersion_10s") else "",
+        "indices": [Index(window_s, value, burst_word(value)) for window_s, value in indices_of_dispersion(statistics)],
+        "together": together_words(found),
         "parts": [PartRow(part, own_seconds(part)) for part in parts],
         "unit": statistics.get("prompt", {}).get("unit", "characters"),
-        "classes": selectors.class_shares(statistics),
+        "classes": selectors.classes_shown(statistics, parts),
         "chart": arrivals_chart(statistics, parts),
         "lengths": length_charts(statistics),
         "sides": sides_of(found, parts),
@@ -111,7 +131,8 @@ def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
         "total": sum(counts.values()),
         "measured_with": measured_with,
         "levels": levels_of(measured_with, parts) if measured_with else None,
-        "uses": selectors.uses_shown(found),
+        "uses": uses,
+        "named": block(named(found)),
         "held_out": next((part for part in parts if part.kind == TrafficPart.Kind.HELD_OUT), None),
         "briefs": briefs,
         "service": service,
@@ -119,6 +140,11 @@ def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
         "kept_until": selectors.text_kept_until(found, service),
         "why_not_delete": why_not_delete(account, service),
     }
+
+
+def together_words(found: TrafficSet) -> str:
+    share = share_together(found.statistics, found.imported) if found.statistics.get("timed", True) else 0
+    return percent(share) if share else ""
 
 
 def sides_of(found: TrafficSet, parts: list[TrafficPart]) -> Sides | None:

@@ -16,7 +16,7 @@ from django_htmx.http import HttpResponseClientRedirect, HttpResponseClientRefre
 
 from decisions.models import Account
 from decisions.pages.access import require
-from decisions.pages.import_form import FORMAT_WORDS, ImportForm, defaults, said_before
+from decisions.pages.import_form import FORMAT_WORDS, LENGTHS_ONLY, ImportForm, defaults, said_before
 from decisions.pages.uploads import NO_ROOM, path_of, too_large, trouble_of
 from decisions.rules.who_may import may_import_traffic
 from decisions.selectors import traffic_imports as selectors
@@ -27,7 +27,8 @@ from loadtests.services.cancel_import import cancel_import
 from loadtests.services.request_import import request_import
 from loadtests.services.retry_import import retry_import
 from loadtests.traffic.importers import TARGETS
-from loadtests.traffic.importers.proposed import LOOK_BYTES, look
+from loadtests.traffic.importers.mapped import TEXTS
+from loadtests.traffic.importers.proposed import LOOK_BYTES, Look, look
 
 State = TrafficImport.State
 
@@ -71,6 +72,12 @@ def form_for(request: HttpRequest, *, bound: bool = False, needs_file: bool = Tr
     given: dict[str, Any] = {"data": request.POST, "files": request.FILES} if bound else {}
     given |= {"initial": defaults(services), **more}
     return ImportForm(services=services, donors=selectors.donor_sets(), needs_file=needs_file, **given)
+
+
+def is_lengths_only(look: Look) -> bool:
+    """Whether the format, or the columns as proposed, hold lengths and no text."""
+    fields = {one.field for one in look.columns}
+    return look.format in LENGTHS_ONLY or ("prompt_tokens" in fields and fields.isdisjoint(TEXTS))
 
 
 def not_taken(request: HttpRequest, form: ImportForm, **context: Any) -> HttpResponse | None:
@@ -119,6 +126,7 @@ def look_at(request: HttpRequest) -> HttpResponse:
     found = look(file.read(LOOK_BYTES)) if file and file.size else None
     context: dict[str, Any] = {
         "look": found,
+        "lengths_only": found is not None and is_lengths_only(found),
         "format_words": FORMAT_WORDS.get(found.format) if found else "",
         "targets": TARGETS,
     }
@@ -139,9 +147,10 @@ def job(request: HttpRequest, pk: int) -> HttpResponse:
 
 
 def job_context(wanted: TrafficImport) -> dict[str, Any]:
-    behind = wanted.state == State.QUEUED and selectors.another_runs(wanted)
+    now = selectors.now_of(wanted)
     return {
-        "now": selectors.import_now(wanted, timezone.now(), behind=behind),
+        "now": now,
+        "ahead": selectors.import_now(now.ahead, timezone.now()) if now.ahead else None,
         "wanted": wanted,
         "kept_until": selectors.kept_until(wanted),
     }
@@ -150,15 +159,14 @@ def job_context(wanted: TrafficImport) -> dict[str, Any]:
 @require_GET
 @login_required
 def live(request: HttpRequest, pk: int) -> HttpResponse:
-    account = require(request)
+    require(request)
     wanted = get_object_or_404(selectors.imports(), pk=pk)
     if wanted.state == State.DONE and wanted.created_set_id:
         return HttpResponseClientRedirect(reverse("traffic-set", args=[wanted.created_set_id]))
     if wanted.state not in TrafficImport.OPEN:
         # The page around this part has changed with it: the reason, the form.
         return HttpResponseClientRefresh()
-    may_import = may_import_traffic(person(account)) is None
-    return render(request, "traffic/import_live.html", {**job_context(wanted), "may_import": may_import})
+    return render(request, "traffic/import_live.html", {**job_context(wanted), "polled": True})
 
 
 @require_GET

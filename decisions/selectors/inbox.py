@@ -7,9 +7,10 @@ from datetime import datetime, timedelta
 
 from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 
-from decisions.models import Account, BriefRevision, Release, Signature, Verdict
+from decisions.models import Account, Brief, BriefRevision, Release, Route, Signature, Verdict
 from decisions.rules.brief import BadBrief
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
+from loadtests.models import TrafficSet
 
 EXPIRES_SOON = timedelta(days=21)
 
@@ -27,6 +28,21 @@ class Waiting:
 class Running:
     revision: BriefRevision
     progress: Progress
+
+
+@dataclass(frozen=True)
+class FirstSteps:
+    """What a fresh installation has already of what a brief needs."""
+
+    route: bool
+    traffic: bool
+
+
+def first_steps(account: Account) -> FirstSteps | None:
+    """For engineers, until there is a brief."""
+    if "engineer" not in account.group_names or Brief.objects.exists():
+        return None
+    return FirstSteps(route=Route.objects.exists(), traffic=TrafficSet.objects.exists())
 
 
 def revisions() -> QuerySet[BriefRevision]:

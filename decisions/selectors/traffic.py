@@ -1,35 +1,54 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any
 
-from django.db.models import Prefetch, QuerySet
+from django.db.models import F, Prefetch, QuerySet
 
-from decisions.models import BriefRevision, Service
+from decisions.models import BriefRevision, Event, Service
 from decisions.rules.brief import Brief
+from decisions.rules.may_carry import Standing, rows_left_out, standing
 from decisions.selectors.seal import Use, uses_of
 from loadtests.models import TrafficPart, TrafficSet
 
 PART_ORDER = ("tuning", "held-out", "evaluation")
+# A user's name mapped to the class makes as many classes as there are users.
+MOST_CLASSES = 50
 
 
 @dataclass(frozen=True)
-class ClassShare:
+class ClassRow:
+    """A class with its requests, in the whole set and in each part in turn."""
+
     name: str
     count: int
     share: float
+    in_parts: list[int]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """The most frequent classes; ``others`` are how many there are besides, and ``rest`` what they hold together."""
+
+    rows: list[ClassRow]
+    others: int = 0
+    rest: ClassRow | None = None
 
 
 @dataclass(frozen=True)
 class SetRow:
-    """A set in the list: its parts by kind, and how many rows of its file were left out."""
+    """A set in the list. ``parts`` by kind, ``known`` what the list needs of its statistics, ``problems`` how many rows
+    of its files were left out."""
 
     set: TrafficSet
     parts: list[TrafficPart | None]
+    known: Mapping[str, Any]
     problems: int
+    of: int
+    standing: Standing
 
 
 @dataclass(frozen=True)
@@ -45,16 +64,65 @@ def traffic_sets() -> QuerySet[TrafficSet]:
 
 
 def set_rows() -> list[SetRow]:
-    """Without the statistics, which the list doesn't show and a thousand sets have a lot of."""
+    """Of the statistics only what the list shows: a thousand sets have a lot of them."""
     parts = Prefetch("parts", TrafficPart.objects.defer("statistics", "stretches"))
-    sets = TrafficSet.objects.prefetch_related(parts).defer("statistics", "split").order_by("-pk")
-    return [set_row(one) for one in sets]
+    sets = list(
+        TrafficSet.objects.prefetch_related(parts)
+        .defer("statistics")
+        .annotate(
+            timed=F("statistics__timed"),
+            duration_s=F("statistics__duration_s"),
+            compared=F("statistics__comparison"),
+        )
+        .order_by("-pk")
+    )
+    read = held_out_read(sets)
+    return [set_row(one, read) for one in sets]
 
 
-def set_row(traffic_set: TrafficSet) -> SetRow:
-    kinds = {part.kind: part for part in traffic_set.parts.all()}
-    problems = sum(problem_counts(traffic_set.imported).values())
-    return SetRow(traffic_set, [kinds.get(kind) for kind in PART_ORDER], problems)
+def held_out_read(sets: Iterable[TrafficSet]) -> set[str]:
+    """The digests of the held-out parts of which the history has a reading."""
+    subjects = set(Event.objects.filter(kind="held-out-read").values_list("subject", flat=True).distinct())
+    return {held_out_of(one) for one in sets if f"traffic set {one.pk}" in subjects}
+
+
+def held_out_of(traffic_set: TrafficSet) -> str:
+    return next((part.digest for part in traffic_set.parts.all() if part.kind == TrafficPart.Kind.HELD_OUT), "")
+
+
+def set_row(found: Any, read: Container[str]) -> SetRow:
+    """``found`` is a TrafficSet with the annotations of ``set_rows``."""
+    kinds = {part.kind: part for part in found.parts.all()}
+    known = {
+        "count": found.rows,
+        "timed": found.timed is not False,
+        "duration_s": found.duration_s,
+        "comparison": found.compared or {},
+    }
+    return SetRow(
+        found,
+        [kinds.get(kind) for kind in PART_ORDER],
+        known,
+        problems=sum(problem_counts(found.imported).values()),
+        of=found.rows + rows_left_out(found.imported),
+        standing=standing(
+            imported=found.imported,
+            split=found.split,
+            statistics=known,
+            text_deleted=found.text_deleted_at is not None,
+            read_for=["an earlier brief"] if held_out_of(found) in read else [],
+        ),
+    )
+
+
+def standing_of(traffic_set: TrafficSet, uses: Iterable[UseShown]) -> Standing:
+    return standing(
+        imported=traffic_set.imported,
+        split=traffic_set.split,
+        statistics=traffic_set.statistics,
+        text_deleted=traffic_set.text_deleted_at is not None,
+        read_for=[shown.use.route for shown in uses],
+    )
 
 
 def problem_counts(imported: Mapping[str, Any]) -> dict[str, int]:
@@ -81,12 +149,24 @@ def replayed_part(brief: Brief) -> TrafficPart | None:
     return parts.defer("statistics").first()
 
 
-def class_shares(statistics: Mapping[str, Any]) -> list[ClassShare]:
+def classes_shown(statistics: Mapping[str, Any], parts: Sequence[TrafficPart]) -> Classes:
     counts = statistics.get("classes")
     if not isinstance(counts, dict) or not counts:
-        return []
+        return Classes([])
     total = sum(counts.values()) or 1
-    return [ClassShare(name, count, count / total) for name, count in sorted(counts.items(), key=lambda one: -one[1])]
+    in_parts = [part.statistics.get("classes") or {} for part in parts]
+    named = sorted(counts, key=lambda name: (-counts[name], name))[:MOST_CLASSES]
+    rows = [
+        ClassRow(name, counts[name], counts[name] / total, [part.get(name, 0) for part in in_parts]) for name in named
+    ]
+    others = len(counts) - len(named)
+    if not others:
+        return Classes(rows)
+    left = total - sum(row.count for row in rows)
+    left_in_parts = [
+        sum(part.values()) - sum(row.in_parts[place] for row in rows) for place, part in enumerate(in_parts)
+    ]
+    return Classes(rows, others, ClassRow("", left, left / total, left_in_parts))
 
 
 def briefs_on(traffic_set: TrafficSet) -> list[BriefRevision]:

@@ -19,10 +19,11 @@ SHOWN = 20
 STAGE_WORDS = {
     "reading": "Reading the file",
     "comparing prompts": "Comparing prompts",
+    "joining text": "Joining text",
     "writing": "Writing the parts",
 }
 # What the numbers of a stage count.
-UNITS = {"reading": "MB", "comparing prompts": "rows", "writing": "rows"}
+UNITS = {"reading": "MB", "comparing prompts": "rows", "joining text": "MB", "writing": "rows"}
 
 
 @dataclass(frozen=True)
@@ -36,14 +37,19 @@ class ImportNow:
     unit: str
     elapsed_s: float
     stopping: bool
-    behind: bool
+    # What this one waits for.
+    ahead: TrafficImport | None
+
+    @property
+    def share(self) -> float | None:
+        return self.done / self.of if self.of else None
 
     @property
     def is_open(self) -> bool:
         return self.wanted.state in TrafficImport.OPEN
 
 
-def import_now(wanted: TrafficImport, now: datetime, *, behind: bool = False) -> ImportNow:
+def import_now(wanted: TrafficImport, now: datetime, ahead: TrafficImport | None = None) -> ImportNow:
     progress = wanted.progress or {}
     stage = progress.get("stage", "")
     unit = UNITS.get(stage, "")
@@ -56,7 +62,7 @@ def import_now(wanted: TrafficImport, now: datetime, *, behind: bool = False) ->
         unit,
         ((wanted.ended_at or now) - wanted.created_at).total_seconds(),
         wanted.state == TrafficImport.State.RUNNING and bool(wanted.reason),
-        behind,
+        ahead,
     )
 
 
@@ -75,8 +81,14 @@ def recent_imports() -> list[ImportNow]:
     return [import_now(one, now) for one in [*going[:SHOWN], *ended.exclude(upload="")[:SHOWN]]]
 
 
-def another_runs(wanted: TrafficImport) -> bool:
-    return TrafficImport.objects.filter(state=TrafficImport.State.RUNNING).exclude(pk=wanted.pk).exists()
+def now_of(wanted: TrafficImport) -> ImportNow:
+    """With what it waits for: the one that runs, or the next one before it."""
+    now = timezone.now()
+    ahead = None
+    if wanted.state == TrafficImport.State.QUEUED:
+        others = imports().filter(pk__lt=wanted.pk, state=TrafficImport.State.QUEUED).order_by("-pk")
+        ahead = imports().filter(state=TrafficImport.State.RUNNING).first() or others.first()
+    return import_now(wanted, now, ahead)
 
 
 def may_try_again(wanted: TrafficImport) -> bool:

@@ -40,7 +40,7 @@ class MeasureShown:
 
 
 @dataclass(frozen=True)
-class SideChart:
+class NamedChart:
     heading: str
     chart: Chart
 
@@ -50,7 +50,7 @@ class Sides:
     """Tuning and held-out beside each other: one picture and one test per measure."""
 
     measures: list[MeasureShown]
-    charts: list[SideChart]
+    charts: list[NamedChart]
     resembles: bool
     warning: str
 
@@ -84,9 +84,9 @@ def own_seconds(part: TrafficPart) -> float:
     return float(sum(end - start for start, end in part.stretches)) / NANOSECONDS
 
 
-def length_charts(statistics: Mapping[str, Any]) -> list[Chart]:
+def length_charts(statistics: Mapping[str, Any]) -> list[NamedChart]:
     return [
-        length_histogram(measure, histogram_of(found), spread_of(found))
+        NamedChart(measure.name.capitalize(), length_histogram(measure, histogram_of(found), spread_of(found)))
         for measure, found in measured_lengths(statistics)
         if histogram_of(found).counts
     ]
@@ -128,16 +128,20 @@ def verdict(one: MeasureShown) -> str:
     return f"{found} ({one.test}, distance {one.distance}, p {equals}{one.p})"
 
 
-def side_charts(tuning: Mapping[str, Any], held_out: Mapping[str, Any], verdicts: Mapping[str, str]) -> list[SideChart]:
+def side_charts(
+    tuning: Mapping[str, Any], held_out: Mapping[str, Any], verdicts: Mapping[str, str]
+) -> list[NamedChart]:
     charts = []
     for (measure, left), (_, right) in zip(compared(tuning), compared(held_out), strict=True):
         if left and right:
             words = verdicts.get(measure.name, "")
             pair = both_sides(measure, tuning=histogram_of(left), held_out=histogram_of(right), verdict=words)
-            charts.append(SideChart(measure.name.capitalize(), pair))
+            charts.append(NamedChart(measure.name.capitalize(), pair))
+    if len({*tuning["classes"], *held_out["classes"]}) < 2:
+        return charts
     words = verdicts.get("class", "")
     classes = classes_of_both_sides(tuning=tuning["classes"], held_out=held_out["classes"], verdict=words)
-    return [*charts, SideChart("Class", classes)]
+    return [*charts, NamedChart("Class", classes)]
 
 
 def compared(statistics: Mapping[str, Any]) -> list[tuple[Measure, Mapping[str, Any] | None]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Generator, Mapping
+from collections.abc import Generator, Iterable, Iterator, Mapping
 from contextlib import closing
 from dataclasses import dataclass
 from itertools import islice
@@ -18,15 +18,21 @@ from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficSet
 
 ROWS_A_PAGE = 100
+# More are listed as they were found: putting a million in order would keep the page waiting.
+MOST_IN_ORDER = 20_000
 
 
 @dataclass(frozen=True)
 class ProblemsPage:
-    """``number`` counts from 1; ``count`` is what the import counted for the reason, or for all of them."""
+    """``number`` counts from 1; ``count`` is what the import counted for the reason, or for all of them.
+
+    ``in_order`` of file and line, or else as the rows were found.
+    """
 
     rows: list[Mapping[str, Any]]
     number: int
     count: int
+    in_order: bool
 
     @property
     def pages(self) -> int:
@@ -47,9 +53,17 @@ def problems_page(traffic_set: TrafficSet, *, reason: str, number: int) -> Probl
     count = counts.get(reason, 0) if reason else sum(counts.values())
     number = min(max(1, number), max(1, -(-count // ROWS_A_PAGE)))
     first = (number - 1) * ROWS_A_PAGE
+    in_order = count <= MOST_IN_ORDER
     with closing(problem_lines(traffic_set.problems_digest, reason)) as lines:
-        rows = [json.loads(line) for line in islice(lines, first, first + ROWS_A_PAGE)]
-    return ProblemsPage(rows, number, count)
+        rows = ordered(lines) if in_order else map(json.loads, lines)
+        return ProblemsPage(list(islice(rows, first, first + ROWS_A_PAGE)), number, count, in_order)
+
+
+def ordered(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
+    """By line; the files as they come: the traffic's, then its donor's."""
+    rows = [json.loads(line) for line in lines]
+    files = {file: place for place, file in enumerate(dict.fromkeys(row["file"] for row in rows))}
+    return iter(sorted(rows, key=lambda row: (files[row["file"]], row["line"])))
 
 
 def problem_lines(digest: str, reason: str = "") -> Generator[bytes]:

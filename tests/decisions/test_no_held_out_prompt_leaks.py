@@ -29,6 +29,7 @@ from loadtests import import_pulse
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import EvidenceStore
+from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.trial import prepared
 from loadtests.generator.unserved import unserved
 from loadtests.models import Boot, Campaign, TrafficImport, TrafficPart, TrafficSet, Trial
@@ -48,6 +49,7 @@ from workers import boots
 from workers.engines.base import EngineFailed
 
 EXPLORING: tuple[Purpose, ...] = ("noise-floor", "tuning", "fallback")
+ENDPOINT = Endpoint("http://any", "model")
 # Pages of one kind that one person opens; the engineer opens all.
 MOST_OF_A_KIND = 4
 LINK = re.compile(r'(?:href|src|action|hx-get|data-[a-z-]+)="(/[^"#]*)')
@@ -289,7 +291,11 @@ def test_no_file_but_the_sealed_part_holds_one(sealed: Sealed) -> None:
 
 
 def test_an_upload_leaves_nothing_but_the_set(
-    sealed: Sealed, tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+    sealed: Sealed,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    monkeypatch: pytest.MonkeyPatch,
+    django_capture_on_commit_callbacks: Any,
 ) -> None:
     # It beats from another connection, which can't see what this test's transaction holds.
     monkeypatch.setattr(import_pulse, "beat_import", lambda **_: "")
@@ -297,14 +303,15 @@ def test_an_upload_leaves_nothing_but_the_set(
     traffic = sealed.house.in_review.traffic_set
     assert traffic
     wanted = request_import(
-        name="once more",
+        name=traffic.name,
         service="support-assistant",
         file_name="gateway.jsonl",
         upload=traffic_file(tmp_path / "gateway.jsonl"),
         options=options(seed=7),
         by="engineer",
     )
-    run_import(wanted=wanted, worker="worker")
+    with django_capture_on_commit_callbacks(execute=True):
+        run_import(wanted=wanted, worker="worker")
     wanted.refresh_from_db()
     assert (wanted.state, wanted.reason, wanted.created_set) == ("done", "", traffic)
     part = EvidenceStore(sealed.var / "evidence").path(sealed.held_out.digest)
@@ -343,7 +350,7 @@ def bodies(campaigns: Iterable[Campaign]) -> Iterator[tuple[str, str]]:
                 planned = boots.plan_of(trial, rows, boots.level_of(boot, trial.level))
                 yield (
                     f"{campaign.purpose}, {trial}",
-                    "\n".join(prepared(one.traffic_row, "model")[0].decode() for one in planned),
+                    "\n".join(prepared(one.traffic_row, ENDPOINT)[0].decode() for one in planned),
                 )
 
 
@@ -359,8 +366,6 @@ def test_a_tuning_boot_logs_and_keeps_none(
     def no_engine(*_: object, **__: object) -> None:
         raise EngineFailed("exit status 1", "the log's end")
 
-    monkeypatch.setattr(boots, "installed_runtime", lambda _: sealed.house.in_review.document.baseline.runtime)
-    monkeypatch.setattr(boots, "find_checkpoint", lambda *_: Path("target"))
     monkeypatch.setattr(boots, "start", no_engine)
     caplog.set_level(logging.DEBUG)
     boot = tuning_boot(sealed)

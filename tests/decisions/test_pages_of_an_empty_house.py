@@ -11,7 +11,7 @@ from django.test import Client
 from django.urls import reverse
 
 from decisions import ledger
-from decisions.models import Account, Brief, BriefRevision, Event, Route
+from decisions.models import Account, Brief, BriefRevision, Event, Route, Service
 from decisions.services.freeze_brief import freeze_brief
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.services.import_traffic import import_traffic
@@ -57,6 +57,27 @@ def test_an_empty_page_teaches_the_next_step(engineer: Account, client: Client, 
     response = client.get(reverse(page))
     assert response.status_code == 200
     assert teaches in response.content.decode()
+
+
+def test_the_inbox_of_a_fresh_installation_names_the_first_steps_in_order(engineer: Account, client: Client) -> None:
+    client.force_login(engineer)
+    page = client.get(reverse("inbox")).content.decode()
+    places = [page.index(step) for step in ("Add a service and its route", "Import traffic:", "Write a brief:")]
+    assert places == sorted(places)
+    assert "add_service" in page
+
+
+def test_the_demo_leaves_a_route_of_another_service_alone(service: Service, owner: Account) -> None:
+    from config.demo import create_service
+
+    other = Service.objects.create(slug="search", name="Search", purpose="x", target="x", pool="cpu")
+    chat = Route.objects.create(service=other, slug="chat", name="chat")
+    routes = create_service()
+    assert {name: one.slug for name, one in routes.items()} == {"chat": "support-assistant-chat", "batch": "batch"}
+    assert {one.service.slug for one in routes.values()} == {"support-assistant"}
+    chat.refresh_from_db()
+    assert chat.service == other
+    assert create_service() == routes
 
 
 def test_a_page_that_is_not_there_says_so(engineer: Account, client: Client) -> None:

@@ -20,6 +20,7 @@ from decisions.services.sign_decision import sign_decision
 from decisions.tasks import delete_text_past_its_retention
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.store import EvidenceMissing, EvidenceStore
+from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.trial import prepared
 from loadtests.models import TrafficPart, TrafficSet, Trial
 from loadtests.services import delete_text as deleting
@@ -90,7 +91,7 @@ def test_the_rows_go_and_an_outline_stays(traffic: TrafficSet, owner: Account, s
                 "max_tokens": row.max_tokens,
                 "sampling": {"temperature": 0.0, "top_p": 1.0, "seed": None, "stop": []} | line["sampling"],
                 "prompt_characters": sum(len(message.content) for message in row.messages),
-                "prompt_sha256": prepared(row, "any")[1],
+                "prompt_sha256": prepared(row, Endpoint("http://any", "any"))[1],
                 "row_sha256": line["row_sha256"],
             }
     held_out = traffic.parts.get(kind="held-out")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any
@@ -183,10 +184,48 @@ def test_how_far_it_is_stands_on_its_page_with_units(as_engineer: Client, upload
     assert "1.50 of 45 MB" in as_engineer.get(reverse("traffic-imports")).content.decode()
 
 
-def test_an_import_behind_another_says_so(as_engineer: Client, upload: Callable[..., TrafficImport]) -> None:
-    first, second = upload(), upload()
-    TrafficImport.objects.filter(pk=first.pk).update(state=State.RUNNING, beat_at=timezone.now())
-    assert "Waits for another import to end" in as_engineer.get(job(second)).content.decode()
+def test_an_import_behind_another_says_which_and_how_far_that_is(
+    as_engineer: Client, upload: Callable[..., TrafficImport]
+) -> None:
+    first, second, third = upload(file(name="large.jsonl")), upload(), upload()
+    progress = {"stage": "reading", "done": 1, "of": 4}
+    TrafficImport.objects.filter(pk=first.pk).update(state=State.RUNNING, beat_at=timezone.now(), progress=progress)
+    for waiting in (second, third):
+        page = as_engineer.get(job(waiting)).content.decode()
+        assert f'<a href="{job(first)}">import {first.pk}</a> of large.jsonl (Reading the file, 25\u202f%)' in page
+
+
+def test_what_is_swapped_each_second_titles_the_page_and_leaves_the_button_alone(
+    as_engineer: Client, upload: Callable[..., TrafficImport]
+) -> None:
+    wanted = upload()
+    progress = {"stage": "reading", "done": 1, "of": 4}
+    TrafficImport.objects.filter(pk=wanted.pk).update(state=State.RUNNING, beat_at=timezone.now(), progress=progress)
+    live = as_engineer.get(job(wanted, "traffic-import-live")).content.decode()
+    assert "<title>Reading the file 25\u202f% · Import of day.jsonl · Draftproof</title>" in live
+    assert "Cancel the import" not in live
+    page = as_engineer.get(job(wanted)).content.decode()
+    assert page.count("<title>Reading the file 25\u202f% · Import of day.jsonl") == page.count("<title>") == 1
+    assert "Cancel the import" in page
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"TIMESTAMP,ContextTokens,GeneratedTokens\n2023-11-16 18:00:00.0,12,20\n", True), (VIDUR, True), (None, False)],
+)
+def test_a_look_at_lengths_alone_says_that_they_decide_nothing(
+    as_engineer: Client, content: bytes | None, said: bool
+) -> None:
+    looked = as_engineer.post(LOOK, {"file": file(content)}, headers=SCRIPT).content.decode()
+    assert ("can’t carry an acceptance decision" in looked) is said
+    page = as_engineer.post(LOOK, {"file": file(content)}).content.decode()
+    assert ("<details data-donors open>" in page) is said
+
+
+def test_the_form_makes_no_evaluation_part_unless_someone_asks(as_engineer: Client) -> None:
+    page = as_engineer.get(FORM).content.decode()
+    values = [re.search(f'name="{name}"[^>]* value="([^"]*)"', page) for name in ("tuning", "held_out", "evaluation")]
+    assert [found and found[1] for found in values] == ["40", "60", "0"]
 
 
 @pytest.mark.django_db(transaction=True)
@@ -395,6 +434,15 @@ def test_a_refused_one_says_why_and_is_tried_again_without_sending_the_file(
     assert (again.name, again.file_name) == ("One day", "day.jsonl")
     assert (run(again).state, kept()) == (State.DONE, [])
     assert "started again since" in as_engineer.get(job(refused)).content.decode()
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_refusal_speaks_of_the_form_and_not_of_the_shell(upload: Callable[..., TrafficImport]) -> None:
+    strict = run(upload(file(lines() + b"{}\n"), on_bad_row="refuse"))
+    unknown = run(upload(file(b"a,b\n1,2\n")))
+    assert strict.reason.endswith("(choose that a row that can’t be used is left out and reported)")
+    assert "say under “Columns under other names”" in unknown.reason
+    assert "--" not in strict.reason + unknown.reason
 
 
 @pytest.mark.django_db(transaction=True)

@@ -106,7 +106,9 @@ class TestTheList:
         page = plain(as_engineer.get(reverse("traffic")))
         assert "real text" in page
         assert "lengths without text" in page
-        assert "Not for acceptance: how many draft tokens are accepted depends on the text" in page
+        assert "no it holds lengths without text" in page
+        assert "130 of 370 requests (35 %) were left out" in page
+        assert "20 min, 0.201/s" in page
         assert f'<a href="{page_of(broken, "traffic-problems")}">130</a>' in text(as_engineer.get(reverse("traffic")))
 
     def test_whoever_may_import_finds_the_button(
@@ -136,10 +138,20 @@ class TestASet:
             "240 requests over 20 min, steadier than chance (index of dispersion 0 in 10 s), 2 classes, real text."
             in plain(as_engineer.get(page_of(traffic)))
         )
-        assert (
-            "bursty (index of dispersion 18.4 in 10 s), lengths without text: it can't be used for acceptance, because "
-            "how many draft tokens are accepted depends on the text."
-        ) in plain(as_engineer.get(page_of(lengths))).replace("&#x27;", "'")
+        assert "bursty (index of dispersion 18.4 in 10 s), lengths without text." in plain(
+            as_engineer.get(page_of(lengths))
+        )
+
+    def test_says_first_whether_it_may_carry_a_decision(
+        self, as_engineer: Client, broken: TrafficSet, lengths: TrafficSet
+    ) -> None:
+        page = plain(as_engineer.get(page_of(lengths)))
+        assert "May carry a decision: no, because it holds lengths without text." in page
+        assert "choose a file of real text under “Text for a trace of lengths”" in page
+        assert "New brief on this set" not in page
+        page = plain(as_engineer.get(page_of(broken)))
+        assert "240 of 370 requests over" in page
+        assert "May carry a decision: yes, but 130 of 370 requests (35 %) were left out" in page
 
     def test_draws_arrivals_lengths_and_both_sides(self, as_engineer: Client, traffic: TrafficSet) -> None:
         page = text(as_engineer.get(page_of(traffic)))
@@ -194,6 +206,41 @@ class TestASet:
         client.force_login(stranger)
         assert client.get(page_of(traffic, name)).status_code == 403
 
+    def test_shows_the_most_frequent_of_many_classes(
+        self, as_engineer: Client, imported: Callable[..., TrafficSet]
+    ) -> None:
+        many = imported([one | {"class": f"user {place % 80}"} for place, one in enumerate(rows(240))])
+        page = plain(as_engineer.get(page_of(many)))
+        assert "and 30 more classes with" in page
+        assert "user 0" in page
+
+    def test_gives_the_words_that_name_it_in_a_brief(self, as_engineer: Client, traffic: TrafficSet) -> None:
+        page = text(as_engineer.get(page_of(traffic)))
+        assert f"traffic:\n  name: Gateway\n  set: {traffic.digest}\n  tuning: " in page
+        assert 'data-copy="traffic-block" hidden' in page
+
+
+class TestANewBriefOnASet:
+    def test_begins_with_its_digests(
+        self, as_engineer: Client, route: Route, traffic: TrafficSet, lengths: TrafficSet
+    ) -> None:
+        assert f"{reverse('brief-new')}?traffic={traffic.pk}" in text(as_engineer.get(page_of(traffic)))
+        page = as_engineer.get(reverse("brief-new"), {"traffic": str(traffic.pk), "route": route.slug})
+        assert f"set: {traffic.digest}" in text(page)
+        assert "The traffic block names Gateway" in plain(page)
+
+    def test_asks_for_the_route_first_where_there_are_several(
+        self, as_engineer: Client, route: Route, traffic: TrafficSet
+    ) -> None:
+        Route.objects.create(service=route.service, slug="another", name="another")
+        page = text(as_engineer.get(reverse("brief-new"), {"traffic": traffic.pk}))
+        assert "For which route?" in page
+        assert f"?traffic={traffic.pk}&amp;route={route.slug}" in page
+
+    @pytest.mark.parametrize("key", ["0", "x", "-1", "²", "9" * 30])
+    def test_on_a_set_that_is_not_there_is_no_page(self, as_engineer: Client, route: Route, key: str) -> None:
+        assert as_engineer.get(reverse("brief-new"), {"traffic": key}).status_code == 404
+
 
 class TestRowsLeftOut:
     def test_are_counted_by_reason(self, as_engineer: Client, broken: TrafficSet) -> None:
@@ -208,6 +255,8 @@ class TestRowsLeftOut:
         assert second.count('data-label="reason"') == 30
         assert "Page 2 of 2, 130 rows" in second
         assert "gateway.jsonl" in first
+        lines = [int(line) for line in re.findall(r'<tr><th scope="row">(\d+)</th>', first + second)]
+        assert lines == sorted(lines)
 
     def test_can_be_those_of_one_reason(self, as_engineer: Client, broken: TrafficSet) -> None:
         page = text(as_engineer.get(page_of(broken, "traffic-problems"), {"reason": "not JSON", "page": "2"}))
@@ -281,7 +330,7 @@ class TestPrivacyOfASet:
         assert "by owner. No trial can send it again" in plain(page)
         assert text(page).count("data-chart") == before.count("data-chart")
         assert "Delete text now" not in text(page)
-        assert "text deleted" in text(as_owner.get(reverse("traffic")))
+        assert "its text was deleted" in text(as_owner.get(reverse("traffic")))
 
     @pytest.mark.parametrize(
         ("changes", "said"), [({"reason": "no"}, "at least 10 characters"), ({"sure": ""}, "can&#x27;t be undone")]

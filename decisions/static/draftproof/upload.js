@@ -28,6 +28,8 @@
   const showProblems = () => {
     const refused = document.getElementById("refused");
     if (!refused) return;
+    // What an earlier try was told no longer counts.
+    document.querySelector("[data-before]")?.remove();
     refused.scrollIntoView({ block: "start" });
     refused.focus();
   };
@@ -132,7 +134,10 @@
     try {
       const seen = await fetch(form.dataset.look, { method: "POST", body: fields, headers: AJAX });
       // Another file may have been chosen while this one was looked at.
-      if (seen.ok && !seen.redirected && mine === looks) place.innerHTML = await seen.text();
+      const words = await seen.text();
+      if (!seen.ok || seen.redirected || mine !== looks) return;
+      place.innerHTML = words;
+      if (place.querySelector("[data-lengths]")) part("donors").open = true;
     } catch {
       // Looking is a courtesy: the import says what is wrong with the file.
     }
