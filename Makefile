@@ -3,9 +3,11 @@ PYTHON ?= python3.11
 VENV := .venv
 ENGINE := .venv-engine
 BENCH := .venv-bench
+PEERS := .venv-peers
 RUN := $(VENV)/bin
 
-.PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench format clean
+.PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench bench-client \
+	format clean
 
 install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
@@ -61,9 +63,19 @@ $(BENCH)/installed: requirements/bench.txt
 bench: install $(BENCH)/installed
 	$(RUN)/python tests/benchmarks/traffic.py
 
+$(PEERS)/installed: requirements/bench-peers.txt
+	@echo 'Installing the clients that ours is measured beside, several GB …' >&2
+	@test -x $(PEERS)/bin/python || $(PYTHON) -m venv $(PEERS)
+	@$(PEERS)/bin/python -m pip install --quiet -r requirements/bench-peers.txt
+	@touch $@
+
+# Rerun by hand on a quiet machine: an hour. Real-time priority, where it is allowed: BENCH_CLIENT="--realtime".
+bench-client: install $(PEERS)/installed
+	$(RUN)/python tests/benchmarks/client.py $(BENCH_CLIENT)
+
 format: install
 	$(RUN)/ruff format .
 	$(RUN)/ruff check --fix .
 
 clean:
-	rm -rf var $(VENV) $(ENGINE) $(BENCH)
+	rm -rf var $(VENV) $(ENGINE) $(BENCH) $(PEERS)

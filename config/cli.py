@@ -7,6 +7,8 @@ import click
 from loadtests.commands.import_evidence import import_evidence_command
 from loadtests.commands.import_traffic import import_traffic
 from loadtests.commands.replay import replay
+from loadtests.commands.rerun import rerun
+from loadtests.commands.self_test import self_test_command
 from loadtests.commands.simulate import simulate
 
 
@@ -20,9 +22,11 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(replay)
+main.add_command(rerun)
 main.add_command(import_traffic)
 main.add_command(import_evidence_command)
 main.add_command(simulate)
+main.add_command(self_test_command)
 
 if __name__ == "__main__":
     main()

@@ -20,11 +20,20 @@ TESTING = "pytest" in sys.modules
 
 # Everything that is made while running lies here: embedded database, broker folders, evidence, checkpoints, logs.
 VAR = Path(env.str("DRAFTPROOF_VAR", str(BASE_DIR / "var"))).resolve()
+# Prompts lie here: it is this installation's alone.
+VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
 EVIDENCE_DIR = VAR / "evidence"
 MODELS_DIR = VAR / "models"
 RUNS_DIR = VAR / "runs"
 UPLOADS_DIR = VAR / "uploads"
 ENGINE_PYTHON = Path(env.str("DRAFTPROOF_ENGINE_PYTHON", str(BASE_DIR / ".venv-engine/bin/python")))
+# Engines that others start: the table that says where, and the hosts that it may name.
+REMOTE_ENGINES = env.path("DRAFTPROOF_REMOTE_ENGINES", None)
+REMOTE_HOSTS: list[str] = env.list("DRAFTPROOF_REMOTE_HOSTS", [])
+# The table names the variables that hold keys; whoever needs one is handed this way to read it.
+READ_VARIABLE = os.environ.get
+# Seconds of a simulated engine's clock per second.
+SIMULATED_SPEED = env.float("DRAFTPROOF_SIMULATED_SPEED", 1.0)
 
 DEBUG = env.bool("DRAFTPROOF_DEBUG", False)
 ALLOWED_HOSTS = env.list("DRAFTPROOF_ALLOWED_HOSTS", ["127.0.0.1", "localhost", "[::1]"])
@@ -35,7 +44,6 @@ def embedded_secret_key() -> str:
     """A key of this installation's own, made at the first start and readable by its user alone."""
     path = VAR / "secret_key"
     if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
         # Two processes may start at once: the first link wins, and nobody ever reads half a key.
         with NamedTemporaryFile("w", dir=path.parent) as draft, suppress(FileExistsError):
             draft.write(get_random_secret_key())
@@ -98,7 +106,6 @@ TEMPLATES = [
 
 def database() -> dict[str, Any]:
     if not env.str("DATABASE_URL", ""):
-        VAR.mkdir(parents=True, exist_ok=True)
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": VAR / "draftproof.sqlite3",
@@ -198,16 +205,19 @@ CELERY_TASK_SERIALIZER = "json"
 CELERY_ACCEPT_CONTENT = ["json"]
 CELERY_TIMEZONE = "UTC"
 CELERY_WORKER_PREFETCH_MULTIPLIER = 1
-# KiB: what a large import took is given back when it ends. Only the control worker has processes to replace.
-CELERY_WORKER_MAX_MEMORY_PER_CHILD = 400_000
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_WORKER_ENABLE_REMOTE_CONTROL = bool(REDIS_URL)
 CELERY_BEAT_SCHEDULE_FILENAME = str(VAR / "beat-schedule")
 CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "workers.reconcile", "schedule": 5.0, "options": {"expires": 5}},
     "advance": {"task": "decisions.advance_briefs", "schedule": 3.0, "options": {"expires": 3}},
+    "sweep": {"task": "workers.sweep", "schedule": 1800.0, "options": {"expires": 1800}},
     "retention": {"task": "decisions.delete_expired_text", "schedule": 3600.0, "options": {"expires": 3600}},
 }
+
+# An import that takes longer is ended, and one that says nothing new for so long: it hangs in an expression, perhaps.
+IMPORT_LIMIT_S = 2 * 3600
+IMPORT_SILENCE_S = 20 * 60
 
 # A running boot or import beats at least this often and is lost after three missed beats.
 HEARTBEAT_S = 5

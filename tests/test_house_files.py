@@ -45,6 +45,7 @@ def test_the_services_are_the_ones_the_readme_names() -> None:
         "migrate": [],
         "web": [],
         "worker": [],
+        "importer": [],
         "engine-cpu": [],
         "engine-gpu": ["accelerator"],
     }

@@ -6,12 +6,12 @@ import subprocess
 import time
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import psutil
 
+from loadtests.evidence.manifest import processor
 from workers.engines.process_group import group_members
 
 NVIDIA_SMI = ("nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader")
@@ -35,7 +35,7 @@ class HardwareFacts:
 def probe() -> HardwareFacts:
     accelerators, driver = parse_nvidia_smi(nvidia_smi())
     return HardwareFacts(
-        cpu_model=cpu_model(cpu_info()),
+        cpu_model=processor(),
         # The cores this worker may use, which a container or taskset may have cut.
         cores=len(os.sched_getaffinity(0)),
         memory_bytes=psutil.virtual_memory().total,
@@ -58,19 +58,6 @@ def nvidia_smi() -> str:
 def parse_nvidia_smi(text: str) -> tuple[tuple[str, ...], str | None]:
     rows = [[cell.strip() for cell in line.rsplit(",", 1)] for line in text.splitlines() if "," in line]
     return tuple(name for name, _ in rows), rows[0][1] if rows else None
-
-
-def cpu_info() -> str:
-    path = Path("/proc/cpuinfo")
-    return path.read_text(encoding="utf-8", errors="replace") if path.exists() else ""
-
-
-def cpu_model(info: str) -> str:
-    for line in info.splitlines():
-        name, _, value = line.partition(":")
-        if name.strip() == "model name":
-            return value.strip()
-    return platform.processor() or platform.machine()
 
 
 def system_name() -> str:
@@ -102,7 +89,8 @@ def own_time(process: psutil.Process) -> tuple[int, float] | None:
         times = process.cpu_times()
     except psutil.NoSuchProcess:
         return None
-    return process.pid, times.user + times.system
+    # Helpers that a process had and has seen end are its own as well, such as generators that send for it.
+    return process.pid, times.user + times.system + times.children_user + times.children_system
 
 
 def neighbour_share(before: CpuTime, after: CpuTime) -> float:
@@ -115,18 +103,19 @@ def neighbour_share(before: CpuTime, after: CpuTime) -> float:
 
 
 class NeighbourLoad:
-    """``with NeighbourLoad(group) as load: …`` measures what neither the engine's group nor this process used."""
+    """``with NeighbourLoad(group) as load: …`` measures what neither the engine's group nor this process used. Without
+    a group, of an engine elsewhere, nobody here can tell."""
 
-    def __init__(self, group: int) -> None:
+    def __init__(self, group: int | None) -> None:
         self.group = group
         self.share: float | None = None
         self._before: CpuTime | None = None
 
     def _now(self) -> CpuTime:
-        return cpu_time([*group_members(self.group), psutil.Process()])
+        return cpu_time([*group_members(self.group or 0), psutil.Process()])
 
     def __enter__(self) -> Self:
-        self._before = self._now()
+        self._before = None if self.group is None else self._now()
         return self
 
     def __exit__(

@@ -1,4 +1,4 @@
-"""The Celery tasks: run the next boot of a pool, and put right what broke."""
+"""The Celery tasks: run the next boot of a pool or the next import, and put right what broke."""
 
 import logging
 import os
@@ -16,21 +16,19 @@ from loadtests.services.give_up_boot import lose_silent_boots, orphans
 from loadtests.services.lose_silent_imports import lose_silent_imports
 from loadtests.services.remove_old_uploads import remove_old_uploads
 from loadtests.services.run_import import next_import
-from loadtests.services.run_import import run_import as run_one_import
+from loadtests.services.sweep_evidence import sweep_evidence
 from workers.boots import run_boot
 from workers.engines.base import end_process_group
+from workers.imports import watch_import
 
 logger = logging.getLogger(__name__)
-
-# An import that takes longer hangs, in a regular expression for instance, which nothing else can interrupt.
-LONGEST_IMPORT_S = 2 * 3600
 
 stopping = threading.Event()
 
 
 @worker_shutting_down.connect
 def stop_boots(**_: Any) -> None:
-    """A worker that is stopped stops its engine and gives its boot back, instead of holding everyone up."""
+    """A worker that is stopped stops its engine or its import and gives it back, instead of holding everyone up."""
     stopping.set()
 
 
@@ -60,12 +58,17 @@ def end_orphans(pool: str, host: str) -> None:
         Boot.objects.filter(pk=orphan.pk).update(engine_group=None)
 
 
-@shared_task(name="workers.run_import", time_limit=LONGEST_IMPORT_S)
+@shared_task(name="workers.run_import")
 def run_import() -> None:
     """Imports the traffic file that has waited longest, if there is one and no other import runs."""
-    wanted = next_import()
+    wanted = None if stopping.is_set() else next_import()
     if wanted is not None:
-        run_one_import(wanted=wanted, worker=worker_name())
+        watch_import(wanted, worker_name(), stopping)
+
+
+@shared_task(name="workers.sweep")
+def sweep() -> None:
+    sweep_evidence()
 
 
 @shared_task(name="workers.reconcile")

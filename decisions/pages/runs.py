@@ -11,6 +11,7 @@ from decisions.pages.access import require
 from decisions.pages.boot_facts import engine_facts, trial_checks
 from decisions.rules.who_may import may_declare_fault
 from decisions.selectors import runs as selectors
+from decisions.selectors.timelines import timeline_bytes, timelines_of
 from decisions.services.declare_fault import declare_fault
 from decisions.services.people import person
 from decisions.services.refused import Refused
@@ -86,8 +87,28 @@ def records(request: HttpRequest, pk: int) -> HttpResponse:
         content = EvidenceStore(settings.EVIDENCE_DIR).get(trial.records_digest)
     except (EvidenceMissing, EvidenceDamaged) as error:
         raise Http404(str(error)) from None
+    return parquet(content, f"trial-{trial.pk}-{trial.records_digest[:12]}")
+
+
+@require_GET
+@login_required
+def timeline(request: HttpRequest, pk: int) -> HttpResponse:
+    require(request)
+    trial = get_object_or_404(
+        Trial.objects.select_related("boot__campaign__brief_campaign__revision").defer("boot__campaign__plan"), pk=pk
+    )
+    if selectors.is_sealed(trial.boot, selectors.revision_of(trial.boot)):
+        raise Http404("the timeline of a held-out trial can be seen once its verdict exists")
+    try:
+        content = timeline_bytes(trial)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        raise Http404(str(error)) from None
+    return parquet(content, f"trial-{trial.pk}-timeline-{trial.summary['timeline'][:12]}")
+
+
+def parquet(content: bytes, name: str) -> HttpResponse:
     response = HttpResponse(content, content_type="application/vnd.apache.parquet")
-    response["Content-Disposition"] = f'attachment; filename="trial-{trial.pk}-{trial.records_digest[:12]}.parquet"'
+    response["Content-Disposition"] = f'attachment; filename="{name}.parquet"'
     return response
 
 
@@ -115,6 +136,7 @@ def render_boot(
         "facts": engine_facts(boot.facts),
         "live": is_live(boot),
         "sealed": sealed,
+        "timelines": [] if sealed or is_live(boot) else timelines_of(boot.trials.all()),
         "downloadable": {trial.pk for trial in boot.trials.all() if selectors.may_download(trial, revision)},
         "siblings": selectors.siblings_of(boot),
         "may_declare": faultable and may_declare_fault(person(account)) is None,

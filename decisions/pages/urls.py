@@ -57,5 +57,6 @@ urlpatterns = [
     path("runs/boots/<int:pk>/live/", runs.boot_live, name="boot-live"),
     path("runs/boots/<int:pk>/fault/", runs.fault, name="declare-fault"),
     path("runs/trials/<int:pk>/records/", runs.records, name="records"),
+    path("runs/trials/<int:pk>/timeline/", runs.timeline, name="timeline"),
     path("history/", ledger.ledger, name="ledger"),
 ]

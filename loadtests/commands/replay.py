@@ -4,11 +4,12 @@ import asyncio
 import json
 import signal
 import sys
+import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import click
 import uvloop
@@ -19,18 +20,27 @@ from loadtests.evidence.manifest import Digests, Manifest, manifest_content, nam
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import write_durably
 from loadtests.evidence.summary import summarise
-from loadtests.generator import Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
+from loadtests.generator import APIS, Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
+from loadtests.generator.several import GeneratorLost, run_several
+from loadtests.generator.way import tls_of
 from loadtests.traffic.arrivals import arrival_times_ns
+from loadtests.traffic.importers import FORMAT_NAMES, ImportRefused, Wanted, import_file
 from loadtests.traffic.levels import NEEDS, Arrival, Deadline, Level, Patience
 from loadtests.traffic.plan import plan_level
 from loadtests.traffic.planned import PlannedRequest, plan_content
-from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows
+from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows, request_body
 
 UNUSABLE = 2
 UNREACHABLE = 3
 NOTHING_COMPLETED = 4
+LOST = 5
 INTERRUPTED = 130
 MAX_SEED = 2**53 - 1
+MAX_FIRST_LINE = 64 << 20
+BOM = b"\xef\xbb\xbf"
+
+
+FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
 class Unusable(click.ClickException):
@@ -48,26 +58,72 @@ class Replay:
     """Everything a replay does, settled before anything is sent."""
 
     rows: list[Row]
+    # Of rows that were left out of the file, by reason.
+    skipped: dict[str, int]
     planned: list[PlannedRequest]
     level: Level
     seed: int
     endpoint: Endpoint
+    # None: where the server is known to tell them.
+    token_ids: bool | None
     deadlines: dict[str, Deadline]
+    processes: int
+    think_s: float | None
 
 
-def usable_rows(traffic: Path) -> list[Row]:
+@dataclass(frozen=True)
+class Traffic:
+    """A file's rows, how many were left out by reason, and whether somebody recorded when they came."""
+
+    rows: list[Row]
+    skipped: dict[str, int]
+    timed: bool
+
+
+def usable_rows(traffic: Path, format_: str) -> Traffic:
+    """A file of our own rows is read as it is: one that can't be used is a mistake there. Any other is imported, and
+    what can't be used is counted. Raises Unusable."""
+    if format_ != "auto" or not holds_rows(traffic):
+        return imported_rows(traffic, format_)
     try:
         rows = list(read_rows(traffic))
     except BadRow as error:
         raise Unusable(str(error)) from None
-    if not rows:
-        raise Unusable(f"{traffic.name} holds no request")
-    return rows
+    # Rows that all arrive at once are rows whose times nobody recorded: replayed, they would be one burst.
+    return Traffic(rows, {}, len(rows) == 1 or len({row.arrival_s for row in rows}) > 1)
 
 
-def check_times(arrival: Arrival, rows: Sequence[Row]) -> None:
-    """Rows that all arrive at once are rows whose times nobody recorded: replayed, they would be one burst."""
-    if arrival.process == "replay" and len(rows) > 1 and len({row.arrival_s for row in rows}) == 1:
+def holds_rows(traffic: Path) -> bool:
+    with traffic.open("rb") as lines:
+        first = lines.readline(MAX_FIRST_LINE).strip().removeprefix(BOM)
+    try:
+        row = json.loads(first)
+    except ValueError:
+        return False
+    return isinstance(row, dict) and row.keys() >= {"id", "conversation", "arrival_s", "class", "messages"}
+
+
+def imported_rows(traffic: Path, format_: str) -> Traffic:
+    with tempfile.TemporaryDirectory(prefix="draftproof-replay-") as directory:
+        out = Path(directory) / "set"
+        try:
+            document = import_file(Wanted(traffic, format=format_), out)
+        except ImportRefused as error:
+            raise Unusable(str(error)) from None
+        if document["label"] == "lengths without text":
+            raise Unusable(
+                f"{traffic.name} holds lengths and no text: import it with --donor, and replay its rows.jsonl"
+            )
+        rows = list(read_rows(out / "rows.jsonl"))
+    skipped: dict[str, int] = document["skipped"]
+    if skipped:
+        said = ", ".join(f"{reason} {count}" for reason, count in sorted(skipped.items()))
+        click.echo(f"warning: {sum(skipped.values())} rows of {traffic.name} can't be used: {said}", err=True)
+    return Traffic(rows, skipped, not document["needs_arrival_process"])
+
+
+def check_times(arrival: Arrival, traffic: Traffic) -> None:
+    if arrival.process == "replay" and not traffic.timed:
         raise Unusable("the file has no times to replay: give an arrival process with --arrival and --rate")
 
 
@@ -133,6 +189,22 @@ def api_key_of(variable: str | None, read_variable: Callable[[str], str | None])
     return key
 
 
+def check(wanted: Replay) -> None:
+    """What can be known to fail before anything is sent. Raises ValueError."""
+    tls_of(wanted.endpoint)
+    asked = wanted.endpoint
+    for row in {id(one.traffic_row): one.traffic_row for one in wanted.planned}.values():
+        request_body(row, asked.model, api=asked.api)
+    if wanted.deadlines and not asked.stream:
+        raise ValueError("a whole answer tells no first token, so no deadline can be judged: leave --no-stream out")
+    if wanted.processes > 1 and wanted.level.max_concurrency is not None:
+        raise ValueError(
+            "--max-concurrency needs one client process, for its slots are one queue: leave --processes out"
+        )
+    if wanted.processes > 1 and wanted.think_s is not None:
+        raise ValueError("--think-time needs one client process: leave --processes out")
+
+
 def check_out(out: Path) -> None:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise Unusable(f"{out} is there and not empty: evidence is never written over")
@@ -154,22 +226,32 @@ def show(progress: Progress) -> None:
     click.echo(line, err=True, nl=False)
 
 
-async def run(wanted: Replay) -> tuple[Reached, TrialRun]:
+def endpoint_of(wanted: Replay, found: Reached) -> Endpoint:
+    """Asked for token ids as the command says, or where the server is known to tell them."""
+    return replace(wanted.endpoint, token_ids=found.token_ids if wanted.token_ids is None else wanted.token_ids)
+
+
+async def run(wanted: Replay) -> tuple[Reached, TrialRun, bool]:
+    """What the server said of itself, what was recorded, and whether a process of ours was lost on the way."""
     found = await reached(wanted.endpoint)
+    endpoint = endpoint_of(wanted, found)
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
-    trial = await run_trial(
-        wanted.planned,
-        wanted.endpoint,
-        level=wanted.level.name,
-        window_s=wanted.level.duration_s,
-        drain_s=wanted.level.drain_s,
-        warm_up_s=wanted.level.warm_up_s,
-        max_concurrency=wanted.level.max_concurrency,
-        on_progress=show if sys.stderr.isatty() else None,
-        stop=stop,
-    )
-    return found, trial
+    limits: dict[str, Any] = {
+        "level": wanted.level.name,
+        "window_s": wanted.level.duration_s,
+        "drain_s": wanted.level.drain_s,
+        "warm_up_s": wanted.level.warm_up_s,
+        "max_concurrency": wanted.level.max_concurrency,
+        "on_progress": show if sys.stderr.isatty() else None,
+        "stop": stop,
+    }
+    if wanted.processes == 1:
+        return found, await run_trial(wanted.planned, endpoint, think_s=wanted.think_s, **limits), False
+    try:
+        return found, await run_several(wanted.planned, endpoint, processes=wanted.processes, **limits), False
+    except GeneratorLost as lost:
+        return found, lost.partial, True
 
 
 def manifest_of(
@@ -193,7 +275,10 @@ def manifest_of(
         findings=tuple(trial.findings),
         warm_up_requests=summary.get("warm_up_requests", 0),
         seeds={"arrivals": wanted.seed},
-        engine={"models": None if found.models is None else list(found.models)},
+        engine={
+            "models": None if found.models is None else list(found.models),
+            "asked": endpoint_of(wanted, found).asked,
+        },
         client=this_client(command),
     )
 
@@ -207,6 +292,7 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     for name, content in (("plan.json", plan), ("records.parquet", records), ("manifest.json", manifest)):
         write_durably(out / name, content)
     return summary | {
+        "skipped_rows": wanted.skipped,
         "stopped": trial.stopped,
         "findings": trial.findings,
         "fingerprints": named(trial.fingerprints),
@@ -216,7 +302,8 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
 
 
 @click.command()
-@click.option("--traffic", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--traffic", required=True, type=FILE, help="Any file that `draftproof import` reads.")
+@click.option("--format", "format_", default="auto", show_default=True, type=click.Choice(FORMAT_NAMES))
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.")
 @click.option("--model", required=True, help="Model name to ask for.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
@@ -236,12 +323,19 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
 @click.option("--patience", metavar="SHARE:SECONDS[:exponential]", help="Share of users that give up, and after what.")
 @click.option("--first-token-deadline", type=float, help="Seconds from the planned arrival.")
 @click.option("--completion-deadline", type=float, help="Seconds from the planned arrival.")
+@click.option("--api", default="chat", show_default=True, type=click.Choice(APIS), help="Kind of completion.")
+@click.option("--stream/--no-stream", default=True, show_default=True, help="Whole answers tell no first token.")
+@click.option("--token-ids/--no-token-ids", default=None, help="Ask for token ids. Without either: where vLLM answers.")
+@click.option("--think-time", "think_s", type=float, help="Seconds from an answer to the next turn: exploring alone.")
+@click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Client processes.")
+@click.option("--ca-bundle", type=FILE, help="Certificates to trust instead of the system's.")
 @click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
 @click.pass_context
 def replay(
     context: click.Context,
     /,
     traffic: Path,
+    format_: str,
     base_url: str,
     model: str,
     out: Path,
@@ -253,6 +347,12 @@ def replay(
     patience: str | None,
     first_token_deadline: float | None,
     completion_deadline: float | None,
+    api: Literal["chat", "completions"],
+    stream: bool,
+    token_ids: bool | None,
+    think_s: float | None,
+    processes: int,
+    ca_bundle: Path | None,
     api_key_env: str | None,
     **arrival: Any,
 ) -> None:
@@ -260,14 +360,15 @@ def replay(
 
     Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of some
     of its requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 4 when the plan
-    was run and not one request of its window completed; 130 after Ctrl-C. With 4 and 130 the summary is printed and
-    what was measured is kept.
+    was run and not one request of its window completed; 5 when a client process was lost; 130 after Ctrl-C. With 4, 5
+    and 130 the summary is printed and what was measured is kept, with 5 and 130 marked as stopped.
     """
     check_out(out)
-    rows = usable_rows(traffic)
+    found = usable_rows(traffic, format_)
+    rows = found.rows
     try:
         process = Arrival(**arrival)
-        check_times(process, rows)
+        check_times(process, found)
         level = Level(
             name=process.process,
             arrival=process,
@@ -279,18 +380,23 @@ def replay(
         )
         wanted = Replay(
             rows=rows,
+            skipped=found.skipped,
             planned=plan_level(list(enumerate(rows)), level, seed=seed, prefix="r"),
             level=level,
             seed=seed,
-            endpoint=Endpoint(base_url, model, api_key_of(api_key_env, context.obj)),
+            endpoint=Endpoint(base_url, model, api_key_of(api_key_env, context.obj), api, stream, False, ca_bundle),
+            token_ids=token_ids,
             deadlines=deadlines_of(first_token_deadline, completion_deadline),
+            processes=processes,
+            think_s=think_s,
         )
+        check(wanted)
     except ValueError as error:
         raise Unusable(first_problem(error)) from None
-    found, trial = uvloop.run(run(wanted))
-    summary = keep(wanted, found, trial, out, sys.argv)
+    server, trial, lost = uvloop.run(run(wanted))
+    summary = keep(wanted, server, trial, out, sys.argv)
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
-    context.exit(exit_status(summary))
+    context.exit(LOST if lost else exit_status(summary))
 
 
 def exit_status(summary: dict[str, Any]) -> int:

@@ -32,7 +32,8 @@ class Digests(Frozen):
     part: str | None = Field(None, pattern=SHA256)
     configuration: str | None = Field(None, pattern=SHA256)
     brief: str | None = Field(None, pattern=SHA256)
-    log: str | None = Field(None, pattern=SHA256)
+    log: str | None = Field(None, pattern=SHA256, description="of the engine's log as it was when the trial had ended")
+    timeline: str | None = Field(None, pattern=SHA256)
 
 
 class Counters(Frozen):
@@ -68,7 +69,10 @@ class WarmUpFacts(Frozen):
 
 
 class Manifest(Frozen):
-    schema_: Literal["draftproof.manifest/1"] = Field("draftproof.manifest/1", alias="schema")
+    """The second schema has the digests of log and timeline, and says which trial this one repeats. A manifest of the
+    first is read as what it said: it has neither."""
+
+    schema_: Literal["draftproof.manifest/1", "draftproof.manifest/2"] = Field("draftproof.manifest/2", alias="schema")
     evidence_class: Literal["measured", "imported", "simulated"]
     level: dict[str, JsonValue]
     base_url: str | None = None
@@ -88,6 +92,7 @@ class Manifest(Frozen):
     seeds: dict[str, int] = {}
     engine: dict[str, JsonValue] = Field({}, description="version, start-up facts and command line of the engine")
     counters: Counters | None = None
+    rerun_of: str | None = Field(None, pattern=SHA256, description="the manifest whose requests were sent again")
     client: Client
 
 
@@ -136,11 +141,15 @@ def this_host(accelerators: Iterable[str] = ()) -> Host:
 def processor() -> str:
     """The processor's product name; Linux alone tells it without a privilege."""
     try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
+        told = Path("/proc/cpuinfo").read_text(encoding="utf-8", errors="replace")
     except OSError:
-        lines = []
-    names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor() or platform.machine()
+        told = ""
+    return processor_named(told) or platform.processor() or platform.machine()
+
+
+def processor_named(cpuinfo: str) -> str | None:
+    names = (line.partition(":") for line in cpuinfo.splitlines() if line.startswith("model name"))
+    return next((name.strip() for _, _, name in names), None)
 
 
 def this_client(command: Iterable[str], accelerators: Iterable[str] = ()) -> Client:
@@ -152,6 +161,11 @@ def this_client(command: Iterable[str], accelerators: Iterable[str] = ()) -> Cli
     )
 
 
+def read_manifest(content: bytes) -> Manifest:
+    """Raises ValueError (pydantic's ValidationError) where the bytes are no manifest of a trial."""
+    return Manifest.model_validate_json(content)
+
+
 def document_of(content: bytes) -> dict[str, Any]:
     """A manifest's bytes, checked, as a plain document (for pages and bundles)."""
-    return Manifest.model_validate_json(content).model_dump(mode="json", by_alias=True)
+    return read_manifest(content).model_dump(mode="json", by_alias=True)

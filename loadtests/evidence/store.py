@@ -7,6 +7,7 @@ name that can be seen always has all of its bytes.
 import os
 import re
 import tempfile
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from hashlib import file_digest, sha256
@@ -17,7 +18,9 @@ from typing import BinaryIO
 from loadtests.canonical import digest
 
 DIGEST = re.compile(r"[0-9a-f]{64}")
-READ_ONLY = 0o444
+# Rows are what people wrote: for this installation alone, like the uploads they came from.
+READ_ONLY, PRIVATE_DIRECTORY = 0o400, 0o700
+TEMPORARY = (".incoming-", ".outline-")
 
 
 class EvidenceMissing(LookupError):
@@ -41,12 +44,12 @@ def sync_directory(directory: Path) -> None:
         os.close(handle)
 
 
-def make_directory(directory: Path) -> None:
+def make_directory(directory: Path, mode: int = 0o777) -> None:
     """Create the directory and its parents, each made durable in the one above it."""
     if directory.is_dir():
         return
-    make_directory(directory.parent)
-    directory.mkdir(exist_ok=True)
+    make_directory(directory.parent, mode)
+    directory.mkdir(mode=mode, exist_ok=True)
     sync_directory(directory.parent)
 
 
@@ -100,7 +103,7 @@ class EvidenceStore:
 
     def put_file(self, source: Path) -> str:
         """Keep a file of any size. It is hashed while it is copied, so a file that still grows can't mislead."""
-        make_directory(self.base)
+        make_directory(self.base, PRIVATE_DIRECTORY)
         with incoming(self.base) as (sink, temporary):
             with source.open("rb") as opened:
                 copyfileobj(opened, sink, 1 << 20)
@@ -135,12 +138,22 @@ class EvidenceStore:
             path.unlink()
             sync_directory(path.parent)
 
+    def sweep(self, *, older_than_s: float) -> None:
+        """Removes what processes that were killed were still writing: no digest names it."""
+        limit = time.time() - older_than_s
+        for directory in (self.base, *self.base.glob("[0-9a-f][0-9a-f]")):
+            for prefix in TEMPORARY:
+                for path in directory.glob(f"{prefix}*"):
+                    with suppress(FileNotFoundError):
+                        if path.stat().st_mtime < limit:
+                            path.unlink()
+
     def _keep(self, name: str, write: Callable[[Path], None]) -> None:
         if self.has(name):
             self.check(name)
             return
         final = self.path(name)
-        make_directory(final.parent)
+        make_directory(final.parent, PRIVATE_DIRECTORY)
         write(final)
 
 

@@ -77,7 +77,8 @@ def summarise(
     """
     everything, records = len(records), measured(records)
     completed = [record for record in records if record.status == "completed"]
-    tokens = sum(record.output_tokens or 0 for record in completed)
+    # Returned to the client, whatever became of the request: also before its user gave up.
+    tokens = sum(record.output_tokens or 0 for record in records)
     firsts = (since_planned_ms(record.first_token_ns, record) for record in completed)
     lasts = (since_planned_ms(record.last_token_ns, record) for record in completed)
     gave_up = sum(record.gave_up for record in records)
@@ -92,6 +93,8 @@ def summarise(
         "window_s": window_s,
         "output_tokens_per_s": tokens / window_s,
     }
+    untold = sum(record.output_tokens is None for record in completed)
     counted = {"warm_up_requests": everything - len(records), "gave_up_as_planned": gave_up}
+    counted |= {"completed_without_token_count": untold}
     document |= {name: count for name, count in counted.items() if count}
     return document | ({"within_deadline": attainment(records, deadlines)} if deadlines else {})

@@ -1,4 +1,4 @@
-"""What a streamed answer said, event by event, and which status that makes. Pure."""
+"""What an answer said, event by event or all at once, and which status that makes. Pure."""
 
 import json
 import math
@@ -7,12 +7,17 @@ from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
 
+from pydantic_core import from_json
+
 from loadtests.canonical import canonical
 from loadtests.evidence.records import Status
 from loadtests.generator.sse import Event
 
+# What a record keeps of an error, and what is kept of it until the prompt has been taken out.
 MAX_ERROR_CHARACTERS = 300
+MAX_HEARD_CHARACTERS = 1_000
 MAX_INT32 = 2**31 - 1
+COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 # Finish reasons with which an engine says that it gave up on the request.
 GAVE_UP = frozenset({"abort", "error"})
 
@@ -25,7 +30,7 @@ class Outcome:
 
 def brief_text(text: str) -> str:
     """One line that UTF-8 can hold, cut: a server may send pages, and halves of surrogate pairs."""
-    return " ".join(joined(text).split())[:MAX_ERROR_CHARACTERS] or "no reason given"
+    return " ".join(joined(text).split())[:MAX_HEARD_CHARACTERS] or "no reason given"
 
 
 def joined(text: str) -> str:
@@ -55,8 +60,20 @@ def error_outcome(document: Any, where: str) -> Outcome | None:
     return outcome_of_code(code, f"{where}, code {code}: {error.get('message')}")
 
 
+def looks_wrong(document: dict[str, Any]) -> bool:
+    return "error" in document or document.get("object") == "error"
+
+
 def parse(text: str) -> Any:
     """The JSON value, or None where it is no JSON."""
+    try:
+        # Twice as fast as the standard library, which also reads halves of surrogate pairs.
+        return from_json(text, cache_strings="keys")
+    except ValueError:
+        return parse_slowly(text)
+
+
+def parse_slowly(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):
@@ -93,7 +110,10 @@ def counts_of(value: object) -> list[int] | None:
 
 
 class Answer:
-    """The state of one streamed chat completion. ``take`` never raises, whatever a server sends."""
+    """The state of one answer. ``take`` and ``take_whole`` never raise, whatever a server sends.
+
+    An answer that came whole has no ``first_token_ns``: nobody saw when its first token was there.
+    """
 
     def __init__(self) -> None:
         self.chunks = 0
@@ -103,8 +123,12 @@ class Answer:
         self.fingerprint: str | None = None
         self.usage: dict[str, Any] | None = None
         self.metrics: dict[str, Any] = {}
+        # How many token ids came with the text; None where text came without them.
+        self.token_ids: int | None = 0
+        self.prompt_token_ids: int | None = None
         self.done = False
         self.outcome: Outcome | None = None
+        self._usage_fell = False
         self._text: list[str] = []
         self._calls: dict[int, dict[str, str]] = {}
 
@@ -120,36 +144,74 @@ class Answer:
             self.done = True
             return
         document = parse(event.data)
-        self.outcome = error_outcome(document, "error inside HTTP 200")
-        if self.outcome is None and (event.name == "error" or not isinstance(document, dict)):
-            kind = "an error event" if event.name == "error" else "an event that is no JSON object"
-            self.outcome = Outcome("failed", brief_text(f"{kind}: {event.data}"))
-        if self.outcome is None:
-            self._take_chunk(document, now_ns)
-
-    def _take_chunk(self, chunk: dict[str, Any], now_ns: int) -> None:
-        visible = False
-        for choice in entries(chunk.get("choices")):
-            visible |= self._take_delta(mapping(choice.get("delta")))
-            self.finish_reason = text_of(choice.get("finish_reason")) or self.finish_reason
-        if visible:
+        if not isinstance(document, dict) or event.name == "error" or looks_wrong(document):
+            self.outcome = self._error_in(event, document)
+        if self.outcome is None and self._take_pieces(document, "delta"):
             self.chunks += 1
             self.last_token_ns = now_ns
             if self.first_token_ns is None:
                 self.first_token_ns = now_ns
-        self.fingerprint = text_of(chunk.get("system_fingerprint")) or self.fingerprint
-        if isinstance(usage := chunk.get("usage"), dict):
-            self.usage = usage
-        if isinstance(metrics := chunk.get("metrics"), dict):
-            self.metrics = metrics
 
-    def _take_delta(self, delta: dict[str, Any]) -> bool:
-        """Keep the delta's text and tool calls; says whether there was anything that a user could see."""
-        text = text_of(delta.get("content")) + text_of(delta.get("refusal"))
-        if text:
-            self._text.append(text)
-        calls = [self._take_call(call) for call in entries(delta.get("tool_calls"))]
-        return bool(text) or any(calls)
+    def take_whole(self, document: dict[str, Any], now_ns: int) -> None:
+        """An answer that wasn't streamed."""
+        self.done = True
+        self.outcome = error_outcome(document, "error inside HTTP 200")
+        if self.outcome is None and self._take_pieces(document, "message"):
+            self.chunks, self.last_token_ns = 1, now_ns
+
+    def _error_in(self, event: Event, document: Any) -> Outcome | None:
+        if (outcome := error_outcome(document, "error inside HTTP 200")) is not None:
+            return outcome
+        if event.name == "error":
+            return Outcome("failed", brief_text(f"an error event: {event.data}"))
+        if not isinstance(document, dict):
+            return Outcome("failed", brief_text(f"an event that is no JSON object: {event.data}"))
+        return None
+
+    def _take_pieces(self, document: dict[str, Any], place: str) -> bool:
+        """Keep what the document says; says whether there was anything that a user could see."""
+        visible = False
+        for choice in entries(document.get("choices")):
+            visible |= self._take_choice(choice, place)
+        if "system_fingerprint" in document:
+            self.fingerprint = text_of(document["system_fingerprint"]) or self.fingerprint
+        if "prompt_token_ids" in document:
+            self._count_prompt_ids(document)
+        if "usage" in document:
+            self._take_usage(document["usage"])
+        if "metrics" in document:
+            self.metrics = mapping(document["metrics"]) or self.metrics
+        return visible
+
+    def _take_choice(self, choice: dict[str, Any], place: str) -> bool:
+        # A chat has a delta or a message, a completion has its text in the choice itself.
+        message = choice.get(place)
+        seen = self._take_message(message) if isinstance(message, dict) else self._take_text(choice.get("text"))
+        if (reason := choice.get("finish_reason")) is not None:
+            self.finish_reason = text_of(reason) or self.finish_reason
+        if isinstance(ids := choice.get("token_ids"), list):
+            self.token_ids = None if self.token_ids is None else self.token_ids + len(ids)
+        elif seen:
+            # Once text has come without its ids, their number is unknown.
+            self.token_ids = None
+        if "prompt_token_ids" in choice:
+            self._count_prompt_ids(choice)
+        return seen
+
+    def _take_text(self, value: object) -> bool:
+        if not isinstance(value, str) or not value:
+            return False
+        self._text.append(value)
+        return True
+
+    def _take_message(self, message: dict[str, Any]) -> bool:
+        seen = self._take_text(message.get("content"))
+        if "refusal" in message:
+            seen |= self._take_text(message["refusal"])
+        if "tool_calls" in message:
+            for call in entries(message["tool_calls"]):
+                seen |= self._take_call(call)
+        return seen
 
     def _take_call(self, call: dict[str, Any]) -> bool:
         function = mapping(call.get("function"))
@@ -161,9 +223,28 @@ class Answer:
         kept["arguments"] += arguments
         return True
 
+    def _count_prompt_ids(self, document: dict[str, Any]) -> None:
+        if isinstance(ids := document["prompt_token_ids"], list):
+            self.prompt_token_ids = len(ids)
+
+    def _take_usage(self, usage: object) -> None:
+        if not isinstance(usage, dict):
+            return
+        before, self.usage = self.told_tokens, usage
+        self._usage_fell |= before is not None and self.told_tokens is not None and self.told_tokens < before
+
+    @property
+    def told_tokens(self) -> int | None:
+        return count_of((self.usage or {}).get("completion_tokens"))
+
     @property
     def output_tokens(self) -> int | None:
-        return count_of((self.usage or {}).get("completion_tokens"))
+        """The tokens that were returned to us: by usage, or counted by their ids where usage didn't come; None where
+        there was neither, for it is never guessed. Of an answer that was cut off the ids are newer than any usage."""
+        counted = self.token_ids or None
+        if self.finish_reason is None:
+            return self.told_tokens if counted is None else counted
+        return counted if self.told_tokens is None else self.told_tokens
 
     @property
     def prompt_tokens(self) -> int | None:
@@ -190,7 +271,7 @@ class Answer:
             return self.outcome
         missing = list(self._missing())
         if missing:
-            return Outcome("failed", f"the stream ended without {', '.join(missing)}")
+            return Outcome("failed", f"the answer ended without {', '.join(missing)}")
         if self.finish_reason in GAVE_UP:
             return Outcome("failed", f"the engine gave the request up: finish reason {self.finish_reason}")
         return Outcome("completed")
@@ -198,15 +279,25 @@ class Answer:
     def _missing(self) -> Iterator[str]:
         if self.finish_reason is None:
             yield "a finish reason"
-        if self.output_tokens is None:
-            yield "usage"
         if not self.done:
             yield "[DONE]"
 
     def contradictions(self) -> Iterator[str]:
-        """Ways in which the answer's own numbers disagree: findings on the trial."""
-        prompt, output, total = self.prompt_tokens, self.output_tokens, (self.usage or {}).get("total_tokens")
+        """Ways in which the answer's own numbers disagree, or are missing: findings on the trial."""
+        usage = self.usage or {}
+        for name in COUNTS:
+            if usage.get(name) is not None and count_of(usage[name]) is None:
+                yield f"usage: {name} is no whole number from 0"
+        prompt, output, total = self.prompt_tokens, self.told_tokens, usage.get("total_tokens")
         if prompt is not None and output is not None and total is not None and total != prompt + output:
             yield "usage: prompt_tokens + completion_tokens is not total_tokens"
-        if output is not None and output == 0 and self.chunks:
+        if self._usage_fell:
+            yield "usage: completion_tokens fell while the answer came"
+        if output == 0 and self.chunks:
             yield "usage: no completion_tokens, but text came"
+        if self.token_ids and output is not None and output != self.token_ids:
+            yield "usage: completion_tokens is not the number of token ids that came"
+        if self.prompt_token_ids is not None and prompt is not None and prompt != self.prompt_token_ids:
+            yield "usage: prompt_tokens is not the number of the prompt's token ids"
+        if self.done and self.finish_reason is not None and output is None:
+            yield "usage: the answer told no completion_tokens"

@@ -1,21 +1,31 @@
-"""Where requests go, and the connections that take them there."""
+"""Where requests go, and how they are asked."""
 
-from dataclasses import dataclass, field
-from urllib.parse import urlsplit
+import ssl
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Literal, get_args
+from urllib.parse import SplitResult, urlsplit
 
-import aiohttp
+from pydantic import JsonValue
 
-UNLIMITED = aiohttp.ClientTimeout(total=None, connect=None, sock_connect=None, sock_read=None)
+Api = Literal["chat", "completions"]
+APIS: tuple[Api, ...] = get_args(Api)
+PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
+PORTS = {"http": 80, "https": 443}
+KEY = "[key]"
 
 
 def normalise(base_url: str) -> str:
     """The address with its API version: ``http://host:8000``, ``…/`` and ``…/v1`` all become ``http://host:8000/v1``."""
     parts = urlsplit(base_url)
-    if parts.scheme not in ("http", "https") or not parts.hostname:
+    if parts.scheme not in PORTS or not parts.hostname:
         raise ValueError(f"the base URL must start with http:// or https:// and name a host: {base_url!r}")
     if parts.username or parts.password or parts.query or parts.fragment:
         # It is written into the manifest, so it may carry no secret.
         raise ValueError("the base URL must carry no user name, password, query or fragment")
+    if not base_url.isascii() or any(one.isspace() for one in base_url):
+        raise ValueError(f"the base URL must hold no space, and other letters only as %XX or punycode: {base_url!r}")
     path = parts.path.rstrip("/")
     path = path if path.endswith("/v1") else f"{path}/v1"
     return f"{parts.scheme}://{parts.netloc}{path}"
@@ -23,82 +33,76 @@ def normalise(base_url: str) -> str:
 
 @dataclass(frozen=True)
 class Endpoint:
-    """An OpenAI-compatible server. The key is a secret: it is in no repr and in no evidence."""
+    """An OpenAI-compatible server, and which kind of answer to ask it for.
+
+    The key is a secret: it is in no repr and in no evidence. ``token_ids`` asks for the ids of the returned tokens, for
+    servers that know the field (vLLM); others ignore or refuse it. ``ca_bundle`` is trusted instead of the system's
+    authorities.
+    """
 
     base_url: str
     model: str
     api_key: str | None = field(default=None, repr=False)
+    api: Api = "chat"
+    stream: bool = True
+    token_ids: bool = False
+    ca_bundle: Path | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "base_url", normalise(self.base_url))
+        if self.api_key is not None and not (self.api_key.isascii() and self.api_key.isprintable()):
+            raise ValueError("the API key holds a character that no HTTP header can carry")
+
+    @cached_property
+    def _parts(self) -> SplitResult:
+        return urlsplit(self.base_url)
 
     @property
-    def chat_url(self) -> str:
-        return f"{self.base_url}/chat/completions"
+    def host(self) -> str:
+        return self._parts.hostname or ""
 
     @property
-    def headers(self) -> dict[str, str]:
-        # Compression would let a proxy hold events back until its block is full.
-        headers = {"Content-Type": "application/json", "Accept": "text/event-stream", "Accept-Encoding": "identity"}
-        return headers | ({"Authorization": f"Bearer {self.api_key}"} if self.api_key else {})
+    def port(self) -> int:
+        return self._parts.port or PORTS[self._parts.scheme]
 
+    @property
+    def secure(self) -> bool:
+        return self._parts.scheme == "https"
 
-def open_session(endpoint: Endpoint) -> aiohttp.ClientSession:
-    """A session without limits, proxies or memory.
+    @property
+    def authority(self) -> str:
+        return self._parts.netloc
 
-    Every request gets a connection of its own. A kept connection may be reset by the server's idle timer just as we
-    write to it; that is no failure of the server, yet nobody can tell the two apart, and sending a POST again could
-    generate twice. The price is one handshake per request, the same in both arms.
-    """
-    return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0, limit_per_host=0, force_close=True),
-        cookie_jar=aiohttp.DummyCookieJar(),
-        headers=endpoint.headers,
-        timeout=UNLIMITED,
-        trust_env=False,
-        auto_decompress=False,
-    )
+    @property
+    def path(self) -> str:
+        """Where requests of its API go."""
+        return self._parts.path + PATHS[self.api]
 
+    @property
+    def models_path(self) -> str:
+        return f"{self._parts.path}/models"
 
-@dataclass(frozen=True)
-class Reached:
-    """The server answered; ``models`` is None where it has no model list for us."""
+    @property
+    def asked(self) -> dict[str, JsonValue]:
+        """How it is asked, for the manifest: with the model and the plan this makes the exact bytes that were sent."""
+        return {"api": self.api, "stream": self.stream, "token_ids": self.token_ids}
 
-    models: tuple[str, ...] | None
+    def asked_as(self, told: JsonValue) -> "Endpoint":
+        """The same server, asked as a manifest says. One that says nothing is of a streamed chat."""
+        known = {key: value for key, value in told.items() if key in self.asked} if isinstance(told, dict) else {}
+        return replace(self, **known)  # type: ignore[arg-type]
 
-
-class Unreachable(ConnectionError):
-    """Nothing answers at the address, so nothing was sent."""
-
-
-async def reach(endpoint: Endpoint, *, timeout_s: float = 10) -> Reached:
-    """Ask for the model list; any HTTP answer counts as reached. Raises Unreachable."""
-    timeout = aiohttp.ClientTimeout(total=timeout_s)
-    try:
-        async with (
-            open_session(endpoint) as session,
-            session.get(f"{endpoint.base_url}/models", timeout=timeout, allow_redirects=False) as response,
-        ):
-            return Reached(await model_names(response))
-    except (TimeoutError, aiohttp.ClientError, OSError) as error:
-        raise Unreachable(f"nothing could be sent: {endpoint.base_url} can't be reached ({describe(error)})") from None
-
-
-async def model_names(response: aiohttp.ClientResponse) -> tuple[str, ...] | None:
-    if response.status != 200:
-        return None
-    try:
-        document = await response.json(content_type=None)
-        return tuple(str(model["id"]) for model in document["data"])
-    except (ValueError, TypeError, KeyError):
-        return None
+    def without_key(self, text: str) -> str:
+        """What a server said, in case it says the key."""
+        return text.replace(self.api_key, KEY) if self.api_key else text
 
 
 def describe(error: BaseException) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        reason = f"the server's certificate is not trusted ({error.verify_message})"
+        return f"{reason}: name the authority that signed it with a CA bundle"
     if isinstance(error, TimeoutError) and not str(error):
         return "no answer in time"
-    if isinstance(error, ConnectionRefusedError) or isinstance(
-        getattr(error, "os_error", None), ConnectionRefusedError
-    ):
+    if isinstance(error, ConnectionRefusedError):
         return "connection refused"
     return f"{type(error).__name__}: {error}"

@@ -4,31 +4,40 @@ import asyncio
 import gc
 import resource
 import time
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
-
-import aiohttp
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
 
 from loadtests.canonical import canonical, digest
 from loadtests.evidence.records import RequestRecord, Status, measured
 from loadtests.evidence.summary import lag_ms
-from loadtests.generator.answer import Outcome, count_of, counts_of, milliseconds_of
-from loadtests.generator.endpoint import Endpoint, open_session
+from loadtests.generator.alarm import Alarm, alarm
+from loadtests.generator.answer import (
+    MAX_ERROR_CHARACTERS,
+    MAX_HEARD_CHARACTERS,
+    Outcome,
+    count_of,
+    counts_of,
+    milliseconds_of,
+)
+from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.exchange import Clock, Exchange, converse
 from loadtests.generator.progress import Progress, Tell, end_tasks, telling
+from loadtests.generator.quoting import without_prompt
 from loadtests.generator.slots import Slots
+from loadtests.generator.way import Way, request_of
 from loadtests.traffic.planned import PlannedRequest
-from loadtests.traffic.rows import NANOSECONDS, Row, request_body
+from loadtests.traffic.rows import NANOSECONDS, Row, messages_of, request_body
 
 # Time to get going before the trial's zero, so that a request planned at 0 isn't late.
 LEAD_NS = 50_000_000
-# Timers of the event loop are whole milliseconds and fire late rather than early: sleep to just before, then spin.
-SPIN_NS = 1_000_000
-# Those that bound how long a user waits are rounded to milliseconds either way: nobody gives up too early.
+# Timers that bound how long a user waits are rounded to milliseconds either way: nobody gives up too early.
 ROUNDED_S = 0.002
 SERVER_ENDED = Outcome("failed", "the server's process had ended before this request was to leave")
+LONGEST_KEY = 256
+NO_TURN = "its turn did not come: the answer before it was late, or never came"
 
 
 @dataclass(frozen=True)
@@ -53,10 +62,10 @@ class WarmUp:
     errors: list[str] = field(default_factory=list)
 
 
-def prepared(row: Row, model: str) -> tuple[bytes, str]:
-    """The exact bytes sent for a row, and the digest of its messages."""
-    body = request_body(row, model)
-    return canonical(body), digest(canonical(body["messages"]))
+def prepared(row: Row, endpoint: Endpoint) -> tuple[bytes, str]:
+    """The exact bytes sent for a row, and the digest of its messages. Raises ValueError where it can't be asked so."""
+    body = request_body(row, endpoint.model, api=endpoint.api, stream=endpoint.stream, token_ids=endpoint.token_ids)
+    return request_of(endpoint, "POST", endpoint.path, canonical(body)), digest(canonical(messages_of(row)))
 
 
 def raise_file_limit() -> None:
@@ -73,15 +82,20 @@ class Trial:
         endpoint: Endpoint,
         server_alive: Callable[[], bool] | None = None,
         most_open: int | None = None,
+        think_s: float | None = None,
     ) -> None:
-        self.planned = planned
+        self.planned = list(planned)
         self.slots = Slots(most_open)
         self.endpoint = endpoint
+        self.way = Way(endpoint)
         self.server_alive = server_alive
         # By the row itself, not by its index: what is sent must be what the plan holds.
-        rows = {id(one.traffic_row): prepared(one.traffic_row, endpoint.model) for one in planned}
-        self.prompts = [rows[id(one.traffic_row)][1] for one in planned]
-        self.exchanges = [Exchange(rows[id(one.traffic_row)][0]) for one in planned]
+        rows = {id(one.traffic_row): one.traffic_row for one in planned}
+        sent = {key: prepared(row, endpoint) for key, row in rows.items()}
+        self.prompts = [sent[id(one.traffic_row)][1] for one in planned]
+        self.exchanges = [Exchange(sent[id(one.traffic_row)][0], endpoint.stream) for one in planned]
+        self.think_s = think_s
+        self.next_turn = {} if think_s is None else next_turns(planned)
         self.open: set[asyncio.Task[None]] = set()
         # Of this program: what becomes of a request is in its exchange.
         self.faults: list[BaseException] = []
@@ -90,45 +104,59 @@ class Trial:
         self.clock = Clock(time.monotonic_ns())
         self.started_at = time.time_ns()
 
-    async def depart(self, session: aiohttp.ClientSession) -> None:
+    async def depart(self, wake: Alarm) -> None:
         """Set each request off at its planned time. One that is overdue leaves at once; none is dropped."""
-        for one, exchange in sorted(
-            zip(self.planned, self.exchanges, strict=True), key=lambda pair: pair[0].planned_ns
-        ):
-            await self.until(one.planned_ns)
-            task = asyncio.create_task(self.carry(one, exchange, session))
-            self.open.add(task)
-            task.add_done_callback(self.closed)
+        later = set(self.next_turn.values())
+        first = [index for index in range(len(self.planned)) if index not in later]
+        for index in sorted(first, key=lambda one: self.planned[one].planned_ns):
+            await wake.at(self.clock.zero_ns + self.planned[index].planned_ns)
+            self.set_off(index)
+
+    def set_off(self, index: int) -> None:
+        task = asyncio.create_task(self.carry(index))
+        self.open.add(task)
+        task.add_done_callback(self.closed)
 
     def closed(self, task: asyncio.Task[None]) -> None:
         self.open.discard(task)
         if not task.cancelled() and (fault := task.exception()):
             self.faults.append(fault)
 
-    async def until(self, planned_ns: int) -> None:
-        while True:
-            left = planned_ns - self.clock.now()
-            if left <= 0:
-                return
-            await asyncio.sleep(max(0, left - SPIN_NS) / NANOSECONDS)
-
-    async def carry(self, one: PlannedRequest, exchange: Exchange, session: aiohttp.ClientSession) -> None:
+    async def carry(self, index: int) -> None:
         """See one request through, until it has ended or its user gives up: then its connection is closed."""
+        one, exchange = self.planned[index], self.exchanges[index]
         try:
             async with asyncio.timeout(self.patience_s(one)):
-                await self.served(one, exchange, session)
+                await self.served(one, exchange)
         except TimeoutError:
             waited_s = ((one.give_up_ns or 0) - one.planned_ns) / NANOSECONDS
             exchange.ended_ns = exchange.ended_ns or self.clock.now()
             exchange.outcome = exchange.outcome or Outcome("cancelled", f"gave up as planned after {waited_s:g} s")
         self.ended.update([exchange.outcome.status] if exchange.outcome else [])
+        if index in self.next_turn:
+            await self.think(self.next_turn[index], exchange.ended_ns or self.clock.now())
+
+    async def think(self, index: int, answered_ns: int) -> None:
+        """The next turn is planned anew, from the answer before it; one that falls behind the window isn't sent."""
+        leaves_ns = answered_ns + round((self.think_s or 0) * NANOSECONDS)
+        moved_ns = leaves_ns - self.planned[index].planned_ns
+        give_up_ns = self.planned[index].give_up_ns
+        if leaves_ns >= self.window_end_ns:
+            return
+        self.planned[index] = replace(
+            self.planned[index],
+            planned_ns=leaves_ns,
+            give_up_ns=None if give_up_ns is None else give_up_ns + moved_ns,
+        )
+        await asyncio.sleep(max(0, leaves_ns - self.clock.now()) / NANOSECONDS)
+        self.set_off(index)
 
     def patience_s(self, one: PlannedRequest) -> float | None:
         if one.give_up_ns is None:
             return None
         return (one.give_up_ns - self.clock.now()) / NANOSECONDS + ROUNDED_S
 
-    async def served(self, one: PlannedRequest, exchange: Exchange, session: aiohttp.ClientSession) -> None:
+    async def served(self, one: PlannedRequest, exchange: Exchange) -> None:
         exchange.queued = self.slots.full
         exchange.due_ns = max(one.planned_ns, await self.slots.take())
         try:
@@ -136,7 +164,7 @@ class Trial:
                 exchange.outcome = SERVER_ENDED
                 return
             self.sent += 1
-            await converse(exchange, session, self.endpoint.chat_url, self.clock)
+            await converse(exchange, self.way, self.clock)
         finally:
             exchange.ended_ns = exchange.ended_ns or self.clock.now()
             self.slots.give_back(exchange.ended_ns)
@@ -145,40 +173,49 @@ class Trial:
         exchange.outcome = outcome
         self.ended[outcome.status] += 1
 
-    async def to_the_end(self, session: aiohttp.ClientSession) -> None:
-        await self.depart(session)
+    async def to_the_end(self) -> None:
+        with alarm() as wake:
+            await self.depart(wake)
         while self.open:
             await asyncio.wait(self.open)
 
-    async def run(self, close_after_s: float, stop: asyncio.Event) -> bool:
+    async def run(self, *, window_end_s: float, drain_s: float, stop: asyncio.Event, zero_ns: int | None) -> bool:
         """Until all have ended, the drain is over, or we are stopped; says whether we were."""
-        self.clock, self.started_at = Clock(time.monotonic_ns() + LEAD_NS), time.time_ns() + LEAD_NS
-        async with open_session(self.endpoint) as session:
-            everything = asyncio.create_task(self.to_the_end(session))
-            stopping = asyncio.create_task(stop.wait())
-            try:
-                left_s = close_after_s - self.clock.now() / NANOSECONDS
-                await asyncio.wait({everything, stopping}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
-                self.close("cancelled" if stop.is_set() else "timed_out")
-            finally:
-                await end_tasks(everything, stopping, *self.open)
+        with suppress(OSError):
+            # Where the name can't be resolved, every request says so.
+            await self.way.find()
+        self.start(zero_ns or time.monotonic_ns() + LEAD_NS, window_end_s)
+        everything = asyncio.create_task(self.to_the_end())
+        stopping = asyncio.create_task(stop.wait())
+        try:
+            left_s = window_end_s + drain_s - self.clock.now() / NANOSECONDS
+            await asyncio.wait({everything, stopping}, timeout=left_s, return_when=asyncio.FIRST_COMPLETED)
+            self.close("cancelled" if stop.is_set() else "timed_out")
+        finally:
+            await end_tasks(everything, stopping, *self.open)
         if self.faults:
             raise self.faults[0]
         if not everything.cancelled():
             everything.result()
         return stop.is_set()
 
+    def start(self, zero_ns: int, window_end_s: float) -> None:
+        self.clock = Clock(zero_ns)
+        self.started_at = time.time_ns() + zero_ns - time.monotonic_ns()
+        self.window_end_ns = round(window_end_s * NANOSECONDS)
+
     def close(self, status: Status) -> None:
         """Give what is still open its status. What has its outcome keeps it."""
         reason = "stopped" if status == "cancelled" else "still open at the end of the drain"
-        for exchange in self.exchanges:
+        later = set(self.next_turn.values())
+        for index, exchange in enumerate(self.exchanges):
             if exchange.outcome is None and exchange.sent_ns is not None:
                 exchange.outcome = Outcome(status, reason)
             elif exchange.outcome is None and exchange.queued and status == "timed_out":
                 # The client had done its part: it is the server that let this one wait.
                 exchange.outcome = Outcome("timed_out", "still waiting for a free slot at the end of the drain")
             elif exchange.outcome is None:
-                exchange.outcome = Outcome("not_sent", reason)
+                exchange.outcome = Outcome("not_sent", NO_TURN if index in later else reason)
         self.ended = Counter(one.outcome.status for one in self.exchanges if one.outcome)
 
     def progress(self) -> Progress:
@@ -186,17 +223,45 @@ class Trial:
 
     def records(self, level: str) -> list[RequestRecord]:
         triples = zip(self.planned, self.prompts, self.exchanges, strict=True)
-        return [record_of(one, prompt, exchange, level) for one, prompt, exchange in triples]
+        return [
+            record_of(one, prompt, exchange, level, self.error_of(one, exchange)) for one, prompt, exchange in triples
+        ]
+
+    def error_of(self, one: PlannedRequest, exchange: Exchange) -> str | None:
+        """The reason, without what it repeats of the request: neither prompts nor keys are kept. Taken out here, not
+        while requests are under way, for it takes its time."""
+        if exchange.outcome is None or exchange.outcome.error is None:
+            return None
+        said = without_cut_end(self.endpoint.without_key(exchange.outcome.error))
+        return without_prompt(said, (message.content for message in one.traffic_row.messages))[:MAX_ERROR_CHARACTERS]
 
     def findings(self) -> list[str]:
         found: Counter[str] = Counter()
         for exchange in self.exchanges:
             found.update(exchange.answer.contradictions())
             found.update([exchange.client_fault] if exchange.client_fault else [])
-        return [f"{count} requests: {text}" for text, count in sorted(found.items())]
+        counted = [f"{count} requests: {text}" for text, count in sorted(found.items())]
+        if self.think_s is None:
+            return counted
+        return [*counted, f"later turns left {self.think_s:g} s after the answer before them: fit for exploring alone"]
 
 
-def record_of(planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, level: str) -> RequestRecord:
+def next_turns(planned: Sequence[PlannedRequest]) -> dict[int, int]:
+    """From a request to the one that continues its conversation, by their places in the plan."""
+    turns: dict[str, list[int]] = defaultdict(list)
+    for index in sorted(range(len(planned)), key=lambda one: (planned[one].planned_ns, planned[one].traffic_row.turn)):
+        turns[planned[index].traffic_row.conversation].append(index)
+    return {one: other for indices in turns.values() for one, other in pairwise(indices)}
+
+
+def without_cut_end(said: str) -> str:
+    """What was cut off may have been cut in the middle of a key."""
+    return said[:-LONGEST_KEY] if len(said) >= MAX_HEARD_CHARACTERS else said
+
+
+def record_of(
+    planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, level: str, error: str | None
+) -> RequestRecord:
     answer, outcome = exchange.answer, exchange.outcome
     if outcome is None:
         raise RuntimeError(f"request {planned.request_id} has no status: a fault of the generator")
@@ -224,7 +289,7 @@ def record_of(planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, l
         accepted_tokens=count_of(answer.speculation.get("num_accepted_draft_tokens")),
         accepted_histogram=counts_of(answer.speculation.get("acceptance_histogram")),
         output_sha256=answer.output_sha256,
-        error=outcome.error,
+        error=error,
         fingerprint=answer.fingerprint,
         due_ns=exchange.due_ns,
         give_up_ns=planned.give_up_ns,
@@ -255,19 +320,24 @@ async def run_trial(
     on_progress: Tell | None = None,
     stop: asyncio.Event | None = None,
     server_alive: Callable[[], bool] | None = None,
+    think_s: float | None = None,
+    zero_ns: int | None = None,
 ) -> TrialRun:
     """Run the plan against the endpoint. The records are in plan order, one for each planned request, always.
 
     The window begins after ``warm_up_s``. With ``max_concurrency`` a request whose slot isn't free waits its turn.
     ``on_progress`` is called every second and at the end, always from the same thread, which is not the loop's.
     ``stop`` ends the trial early: open requests are cancelled, the rest not sent. While ``server_alive`` says no,
-    requests fail at their planned time without a connection.
+    requests fail at their planned time without a connection. ``think_s`` is for exploring alone: a conversation's later
+    turns leave that long after the answer before them, whatever their planned time. ``zero_ns`` is the trial's zero
+    on the monotonic clock, where somebody else has set it. Raises ValueError where a row can't be asked so.
     """
     raise_file_limit()
-    trial = Trial(planned, endpoint, server_alive, max_concurrency)
+    trial = Trial(planned, endpoint, server_alive, max_concurrency, think_s)
+    end_s, stop = warm_up_s + window_s, stop or asyncio.Event()
     with steady_memory():
         async with telling(on_progress, trial.progress) as told:
-            stopped = await trial.run(warm_up_s + window_s + drain_s, stop or asyncio.Event())
+            stopped = await trial.run(window_end_s=end_s, drain_s=drain_s, stop=stop, zero_ns=zero_ns)
     records = trial.records(level)
     return TrialRun(
         records=records,
@@ -285,20 +355,23 @@ async def warm_up(
     endpoint: Endpoint, requests: Sequence[dict[str, object]], *, concurrency: int = 4, timeout_s: float = 120
 ) -> WarmUp:
     """Send the request bodies, at most ``concurrency`` at a time, and wait for all; they are in no record."""
-    exchanges = [Exchange(canonical(body)) for body in requests]
-    slots, clock = asyncio.Semaphore(concurrency), Clock(time.monotonic_ns())
+    path = replace(endpoint, api="chat").path
+    exchanges = [
+        Exchange(request_of(endpoint, "POST", path, canonical(body)), bool(body.get("stream"))) for body in requests
+    ]
+    slots, clock, way = asyncio.Semaphore(concurrency), Clock(time.monotonic_ns()), Way(endpoint)
 
-    async def one(exchange: Exchange, session: aiohttp.ClientSession) -> None:
+    async def one(exchange: Exchange) -> None:
         async with slots:
-            await converse(exchange, session, endpoint.chat_url, clock)
+            await converse(exchange, way, clock)
 
-    async with open_session(endpoint) as session:
-        tasks = [asyncio.create_task(one(exchange, session)) for exchange in exchanges]
-        try:
-            if tasks:
-                await asyncio.wait(tasks, timeout=timeout_s)
-        finally:
-            await end_tasks(*tasks)
+    tasks = [asyncio.create_task(one(exchange)) for exchange in exchanges]
+    try:
+        if tasks:
+            await asyncio.wait(tasks, timeout=timeout_s)
+    finally:
+        await end_tasks(*tasks)
     outcomes = [exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s") for exchange in exchanges]
-    errors = [f"{one.status}: {one.error}" for one in outcomes if one.status != "completed"]
+    said = (f"{one.status}: {one.error}" for one in outcomes if one.status != "completed")
+    errors = [endpoint.without_key(one)[:MAX_ERROR_CHARACTERS] for one in said]
     return WarmUp(len(outcomes), len(outcomes) - len(errors), errors)

@@ -57,7 +57,7 @@ def test_a_bad_traffic_file_is_refused_with_its_line(tmp_path: Path) -> None:
         call_command("import_traffic", str(path), name="bad", on_bad_row="refuse")
     with pytest.raises(CommandError, match="there is no service 'search'"):
         call_command("import_traffic", str(path), name="bad", service="search")
-    with pytest.raises(CommandError, match="No such file"):
+    with pytest.raises(CommandError, match="does not exist"):
         call_command("import_traffic", str(tmp_path / "none.jsonl"), name="none")
 
 

@@ -18,6 +18,9 @@ from loadtests.evidence.manifest import (
     installed_version,
     manifest_content,
     named,
+    processor,
+    processor_named,
+    read_manifest,
     this_client,
     timestamp,
 )
@@ -47,8 +50,22 @@ def manifest(**fields: Any) -> Manifest:
 def test_the_bytes_are_canonical_and_come_back() -> None:
     content = manifest_content(manifest())
     assert content == canonical(json.loads(content))
-    assert document_of(content)["schema"] == "draftproof.manifest/1"
+    assert document_of(content)["schema"] == "draftproof.manifest/2"
     assert canonical(document_of(content)) == content
+
+
+def test_a_manifest_of_the_first_schema_is_still_read() -> None:
+    document = json.loads(manifest_content(manifest())) | {"schema": "draftproof.manifest/1"}
+    del document["digests"]["timeline"], document["rerun_of"]
+    found = read_manifest(canonical(document))
+    assert (found.schema_, found.digests.timeline, found.rerun_of) == ("draftproof.manifest/1", None, None)
+
+
+def test_the_processor_is_named_as_the_kernel_names_it() -> None:
+    told = "processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\nflags\t: fpu\n"
+    assert processor_named(told) == "AMD EPYC 7763 64-Core Processor"
+    assert processor_named("processor\t: 0\n") is None
+    assert processor()
 
 
 def test_a_digest_must_be_one() -> None:

@@ -48,7 +48,7 @@ def test_a_file_is_kept_like_bytes(store: EvidenceStore, tmp_path: Path) -> None
     assert store.put_file(source) == name
     assert store.get(name) == source.read_bytes()
     assert files_under(store) == [store.path(name)]
-    assert stat.S_IMODE(store.path(name).stat().st_mode) == 0o444
+    assert stat.S_IMODE(store.path(name).stat().st_mode) == 0o400
 
 
 def test_bytes_are_written_once(store: EvidenceStore) -> None:
@@ -57,7 +57,7 @@ def test_bytes_are_written_once(store: EvidenceStore) -> None:
     assert store.put(b"abc") == ABC
     after = store.path(ABC).stat()
     assert (before.st_ino, before.st_mtime_ns) == (after.st_ino, after.st_mtime_ns)
-    assert stat.S_IMODE(after.st_mode) == 0o444
+    assert stat.S_IMODE(after.st_mode) == 0o400
 
 
 def test_damage_is_found_and_never_papered_over(store: EvidenceStore, tmp_path: Path) -> None:

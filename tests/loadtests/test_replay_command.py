@@ -60,7 +60,8 @@ def test_a_replay_leaves_plan_records_and_manifest(
     assert manifest["digests"]["records"] == digest((out / "records.parquet").read_bytes())
     assert manifest["digests"]["plan"] == digest((out / "plan.json").read_bytes())
     assert manifest["statuses"] == statuses
-    assert manifest["engine"] == {"models": ["hostile"]}
+    asked = {"api": "chat", "stream": True, "token_ids": False}
+    assert manifest["engine"] == {"models": ["hostile"], "asked": asked}
     assert summary["manifest_sha256"] == digest((out / "manifest.json").read_bytes())
 
 
@@ -130,6 +131,10 @@ def test_a_model_that_the_server_lacks_is_warned_of(
         (["--patience", "2:5"], "(share: Input should be less than or equal to 1)"),
         (["--patience", "0.2:5:long"], "(spread: Input should be 'constant' or 'exponential')"),
         (["--patience", "0.2:500"], "patience.after_s: after 500 s nobody can give up"),
+        (["--no-stream", "--first-token-deadline", "1", "--completion-deadline", "2"], "tells no first token"),
+        (["--processes", "2", "--max-concurrency", "3"], "--max-concurrency needs one client process"),
+        (["--processes", "2", "--think-time", "3"], "--think-time needs one client process"),
+        (["--format", "azure"], "traffic.jsonl"),
         (["--base-url", "nowhere"], "the base URL must start with http:// or https://"),
         (["--base-url", "http://user:pw@h"], "the base URL must carry no user name, password"),
     ],
@@ -156,7 +161,7 @@ def test_a_bad_row_is_named(traffic: Callable[..., Path], tmp_path: Path) -> Non
     assert result.exit_code == 2
     assert "traffic.jsonl, line 3, field conversation: Field required" in result.stderr
     path.write_text("\n", encoding="utf-8")
-    assert "holds no request" in replay(path, "http://127.0.0.1:1", tmp_path / "out").stderr
+    assert "traffic.jsonl: the file is empty" in replay(path, "http://127.0.0.1:1", tmp_path / "out").stderr
 
 
 def test_evidence_is_never_written_over(traffic: Callable[..., Path], tmp_path: Path) -> None:
@@ -216,6 +221,91 @@ def test_what_completes_while_warming_up_is_no_result(
     path = traffic(["plain-answer", "http-400-json"], gap_s=0.5)
     result = replay(path, server_process.base_url, tmp_path / "out", "--warm-up", "0.4", "--duration", "1")
     assert (result.exit_code, json.loads(result.stdout)["planned"]) == (4, 1)
+
+
+def foreign(name: str, number: int) -> dict[str, Any]:
+    if name == "sharegpt":
+        turns = [{"from": "human", "value": "plain-answer"}, {"from": "gpt", "value": "x"}]
+        return {"id": f"c{number}", "conversations": turns}
+    if name == "vllm-custom":
+        return {"prompt": "plain-answer", "output_tokens": 8}
+    body = {"messages": [{"role": "user", "content": "plain-answer"}], "max_tokens": 8}
+    return {"custom_id": f"c{number}", "method": "POST", "url": "/v1/chat/completions", "body": body}
+
+
+@pytest.mark.parametrize("name", ["sharegpt", "vllm-custom", "openai-batch"])
+@pytest.mark.parametrize("rows", [1, 3])
+def test_any_file_that_can_be_imported_can_be_replayed(
+    server_process: Any, tmp_path: Path, name: str, rows: int
+) -> None:
+    path = tmp_path / "foreign.jsonl"
+    lines = [json.dumps(foreign(name, number)) for number in range(rows)]
+    path.write_text("\n".join([*lines, "{}", ""]), encoding="utf-8")
+    timeless = replay(path, server_process.base_url, tmp_path / "out")
+    assert timeless.exit_code == 2
+    assert "the file has no times to replay: give an arrival process with --arrival and --rate" in timeless.stderr
+    result = replay(path, server_process.base_url, tmp_path / "out", "--arrival", "constant", "--rate", "20")
+    assert result.exit_code == 0, result.output
+    summary = json.loads(result.stdout)
+    assert (summary["planned"], summary["statuses"]["completed"]) == (rows, rows)
+    assert sum(summary["skipped_rows"].values()) == 1
+    assert "warning: 1 rows of foreign.jsonl can't be used: " in result.stderr
+
+
+def test_a_trace_of_lengths_cannot_be_sent(tmp_path: Path) -> None:
+    path = tmp_path / "trace.csv"
+    path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00,10,20\n", encoding="utf-8")
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "holds lengths and no text: import it with --donor, and replay its rows.jsonl" in result.stderr
+
+
+@pytest.mark.parametrize(
+    "options", [["--api", "completions"], ["--no-stream"], ["--api", "completions", "--no-stream"]]
+)
+def test_other_ways_to_ask(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path, options: list[str]
+) -> None:
+    result = replay(traffic(["as-asked"] * 2), server_process.base_url, tmp_path / "out", *options)
+    assert json.loads(result.stdout)["statuses"]["completed"] == 2
+    assert json.loads(result.stdout)["verified_output_tokens"] == 4
+    records = read_records(tmp_path / "out" / "records.parquet")
+    assert (records["first_token_ns"].null_count == 2) == ("--no-stream" in options)
+    asked = document_of((tmp_path / "out" / "manifest.json").read_bytes())["engine"]["asked"]
+    assert asked == {
+        "api": "completions" if "completions" in options else "chat",
+        "stream": "--no-stream" not in options,
+        "token_ids": False,
+    }
+
+
+def test_a_chat_is_no_completion(tmp_path: Path, traffic_row: Rows) -> None:
+    row = traffic_row("plain-answer", 0)
+    path = tmp_path / "traffic.jsonl"
+    path.write_bytes(row.model_copy(update={"messages": row.messages * 2}).content + b"\n")
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out", "--api", "completions")
+    assert result.exit_code == 2
+    assert "row row-0 is a chat, and a completion takes one prompt" in result.stderr
+
+
+def test_several_processes_leave_the_same_evidence(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    path = traffic(["plain-answer", "http-400-json", "reset-mid-stream"] * 4, gap_s=0.02)
+    for name, more in (("one", []), ("three", ["--processes", "3"])):
+        result = replay(path, server_process.base_url, tmp_path / name, *more)
+        assert json.loads(result.stdout)["statuses"] == {
+            "completed": 4,
+            "failed": 4,
+            "timed_out": 0,
+            "cancelled": 0,
+            "refused": 4,
+            "not_sent": 0,
+        }
+    one, three = (read_records(tmp_path / name / "records.parquet") for name in ("one", "three"))
+    for same in ("request_id", "row", "prompt_sha256", "planned_ns", "status", "output_tokens", "error"):
+        assert one[same].to_pylist() == three[same].to_pylist()
+    assert (tmp_path / "one" / "plan.json").read_bytes() == (tmp_path / "three" / "plan.json").read_bytes()
 
 
 async def test_an_interrupt_keeps_what_was_measured(server: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:

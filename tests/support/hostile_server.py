@@ -8,6 +8,7 @@ import asyncio
 import json
 import os
 import socket
+import ssl
 import struct
 import sys
 import time
@@ -15,6 +16,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
+
+import uvloop
 
 FINGERPRINT = "f" * 64
 SPECULATION = {
@@ -54,6 +57,19 @@ ROLE = delta(role="assistant", content="")
 END = delta("stop", content="")
 
 
+def choice(finish_reason: str | None = None, **fields: Any) -> dict[str, Any]:
+    return {"index": 0, "finish_reason": finish_reason} | fields
+
+
+def first_ids(prompt_tokens: int) -> dict[str, Any]:
+    """The first chunk of a chat that was asked for token ids, as vLLM sends it."""
+    return ROLE | {"prompt_token_ids": list(range(prompt_tokens))}
+
+
+def ids(text: str, token_ids: list[int]) -> list[dict[str, Any]]:
+    return [{"choices": [choice(delta={"content": text}, token_ids=token_ids)]}]
+
+
 def sse(document: Any, end: str = "\n") -> bytes:
     text = document if isinstance(document, str) else json.dumps(document)
     return f"data: {text}{end}{end}".encode()
@@ -71,6 +87,8 @@ class Wire:
     writer: asyncio.StreamWriter
     words: list[str]
     server: "HostileServer"
+    asked: dict[str, Any] = field(default_factory=dict)
+    head: str = ""
 
     async def raw(self, content: bytes) -> None:
         self.writer.write(content)
@@ -90,9 +108,9 @@ class Wire:
         await self.raw(b"0\r\n\r\n")
 
     async def begin(self, *documents: Any, end: str = "\n") -> None:
-        await self.raw(STREAM_HEAD)
-        for document in documents:
-            await self.piece(sse(document, end))
+        contents = [sse(document, end) for document in documents]
+        pieces = [b"%x\r\n%b\r\n" % (len(one), one) for one in contents]
+        await self.raw(STREAM_HEAD + b"".join(pieces))
 
     async def plain(self, status: str, content_type: str, body: str, extra: str = "") -> None:
         content = body.encode()
@@ -227,6 +245,113 @@ async def usage_that_contradicts_itself(wire: Wire) -> None:
 
 
 @case("completed")
+async def usage_of_floats(wire: Wire) -> None:
+    floats = {"choices": [], "usage": {"prompt_tokens": 7.5, "completion_tokens": 1.0, "total_tokens": 8}}
+    await wire.stream(ROLE, delta(content="x"), END, floats, "[DONE]")
+
+
+@case("completed")
+async def usage_that_falls(wire: Wire) -> None:
+    chunks = [delta(content="x") | {"usage": usage(tokens)["usage"]} for tokens in (1, 2, 1)]
+    await wire.stream(ROLE, *chunks, END, usage(3), "[DONE]")
+
+
+@case("completed")
+async def token_ids(wire: Wire) -> None:
+    await wire.stream(first_ids(7), *ids("Hello", [5, 6]), *ids("", [7]), END, usage(3), "[DONE]")
+
+
+@case("completed")
+async def token_ids_that_disagree(wire: Wire) -> None:
+    await wire.stream(first_ids(8), *ids("Hello", [5, 6]), END, usage(3), "[DONE]")
+
+
+@case("completed")
+async def token_ids_without_usage(wire: Wire) -> None:
+    await wire.stream(ROLE, *ids("Hello", [5, 6]), END, "[DONE]")
+
+
+@case("completed")
+async def token_ids_of_some_chunks(wire: Wire) -> None:
+    await wire.stream(ROLE, *ids("Hello", [5, 6]), delta(content="!"), END, "[DONE]")
+
+
+@case("completed")
+async def as_asked(wire: Wire) -> None:
+    """An answer of either API, streamed or whole, as the request has it."""
+    chat, counts = "messages" in wire.asked, usage(2)
+    if wire.asked["stream"]:
+        texts = [delta(content=one) if chat else {"choices": [choice(text=one)]} for one in ("Hello", " there")]
+        end = END if chat else {"choices": [choice(text="", finish_reason="stop")]}
+        await wire.stream(*([ROLE] if chat else []), *texts, end, counts, "[DONE]")
+    else:
+        said = {"message": {"role": "assistant", "content": "Hello there"}} if chat else {"text": "Hello there"}
+        await wire.plain("200 OK", "application/json", json.dumps(counts | {"choices": [choice("stop", **said)]}))
+
+
+@case("completed")
+async def interim_answers_first(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 100 Continue\r\n\r\nHTTP/1.1 103 Early Hints\r\nLink: x\r\n\r\n")
+    await wire.stream(*whole("a"))
+
+
+@case("completed")
+async def body_until_the_end(wire: Wire) -> None:
+    content = b"".join(sse(one) for one in whole("a", "b"))
+    await wire.raw(b"HTTP/1.0 200 OK\r\nContent-Type: text/event-stream\r\n\r\n" + content)
+
+
+@case("completed")
+async def odd_chunks(wire: Wire) -> None:
+    """Sizes with extensions and leading zeros, events across chunks, a trailer."""
+    content = b"".join(sse(one) for one in whole("a", "b"))
+    head, tail = content[:50], content[50:]
+    await wire.raw(STREAM_HEAD + b"0032;name=value\r\n" + head + b"\r\n%X\r\n" % len(tail) + tail)
+    await wire.raw(b"\r\n0\r\nX-Trailer: 1\r\n\r\n")
+
+
+@case("completed")
+async def no_reason_phrase(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD.replace(b"200 OK", b"200"))
+    await wire.piece(b"".join(sse(one) for one in whole("a")))
+    await wire.raw(b"0\r\n\r\n")
+
+
+@case("failed", "compressed, which was not asked for: gzip")
+async def compressed(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD.replace(b"\r\n\r\n", b"\r\nContent-Encoding: gzip\r\n\r\n") + b"2\r\n\x1f\x8b\r\n")
+
+
+@case("failed", "size of a chunk is no number")
+async def size_that_is_no_number(wire: Wire) -> None:
+    await wire.raw(STREAM_HEAD + b"+5\r\nabcde\r\n")
+
+
+@case("failed", "closed in the middle of the answer")
+async def shorter_than_promised(wire: Wire) -> None:
+    head = b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\nContent-Length: 9000\r\n\r\n"
+    await wire.raw(head + sse(ROLE))
+
+
+@case("failed", "no sensible Content-Length")
+async def two_lengths(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 200 OK\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd")
+
+
+@case("failed", "head of the answer is longer than")
+async def endless_head(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 200 OK\r\n" + b"X-Padding: aaaaaaaaaaaaaaaaaaaaaaaa\r\n" * 4_000)
+    await asyncio.sleep(60)
+
+
+@case("refused", r"HTTP 400 Bad Request: error, code 400: can't take \[prompt\]")
+async def echo(wire: Wire) -> None:
+    """``echo WORDS…``: repeats the prompt in the reason."""
+    document = {"error": {"message": f"can't take {wire.asked['messages'][-1]['content']}", "code": 400}}
+    await wire.plain("400 Bad Request", "application/json", json.dumps(document))
+
+
+@case("completed")
 async def stays_open_after_done(wire: Wire) -> None:
     await wire.begin(*whole("a"))
     await asyncio.sleep(60)
@@ -238,12 +363,12 @@ async def slow_answer(wire: Wire) -> None:
     await wire.stream(*whole("late"))
 
 
-@case("failed", "without usage")
+@case("completed")
 async def no_usage(wire: Wire) -> None:
     await wire.stream(ROLE, delta(content="x"), END, "[DONE]")
 
 
-@case("failed", "without usage")
+@case("completed")
 async def senseless_usage(wire: Wire) -> None:
     broken = {"choices": [], "usage": {"prompt_tokens": "many", "completion_tokens": -3}, "metrics": [1]}
     await wire.stream(ROLE, delta(content="x"), END, broken, "[DONE]")
@@ -259,12 +384,12 @@ async def no_done(wire: Wire) -> None:
     await wire.stream(ROLE, delta(content="x"), END, usage(1))
 
 
-@case("failed", "without a finish reason, usage, ")
+@case("failed", r"without a finish reason, \[DONE\]")
 async def clean_end_at_once(wire: Wire) -> None:
     await wire.stream()
 
 
-@case("failed", "without a finish reason, usage, ")
+@case("failed", r"without a finish reason, \[DONE\]")
 async def clean_end_mid_stream(wire: Wire) -> None:
     await wire.stream(ROLE, delta(content="x"))
 
@@ -444,7 +569,8 @@ async def steady(wire: Wire) -> None:
     start = asyncio.get_running_loop().time()
     for number in range(1, tokens + 1):
         await asyncio.sleep(start + number * gap - asyncio.get_running_loop().time())
-        await wire.piece(sse(delta(content=" word")))
+        words = ids(" word", [number]) if wire.asked.get("return_token_ids") else [delta(content=" word")]
+        await wire.piece(sse(words[0]))
     for document in (END, usage(tokens), "[DONE]"):
         await wire.piece(sse(document))
     await wire.raw(b"0\r\n\r\n")
@@ -456,6 +582,20 @@ async def together(wire: Wire) -> None:
     await wire.stream(*whole("at last"))
 
 
+async def echo_everything(wire: Wire) -> None:
+    """Repeats head and body of the request in a page of HTTP 400."""
+    page = f"<pre>{wire.head}{json.dumps(wire.asked)}</pre>"
+    await wire.plain("400 Bad Request", "text/html", page)
+
+
+async def refuse_token_ids(wire: Wire) -> None:
+    if "return_token_ids" in wire.asked:
+        message = "Unrecognized request argument supplied: return_token_ids"
+        await wire.plain("400 Bad Request", "application/json", json.dumps({"error": {"message": message}}))
+    else:
+        await wire.stream(*whole("a"))
+
+
 async def die(wire: Wire) -> None:
     """The server's process ends on the spot."""
     os._exit(1)
@@ -463,6 +603,7 @@ async def die(wire: Wire) -> None:
 
 # Well-behaved, or beyond any status of one request.
 UNUSUAL: dict[str, Act] = {"steady": steady, "together": together, "die": die}
+UNUSUAL |= {"echo-everything": echo_everything, "refuse-token-ids": refuse_token_ids}
 
 
 @dataclass
@@ -473,6 +614,8 @@ class HostileServer:
     received: list[tuple[int, bytes]] = field(default_factory=list)
     heads: list[str] = field(default_factory=list)
     open: int = 0
+    scheme: str = "http"
+    owner: str = "somebody"
     arrived: asyncio.Condition = field(default_factory=asyncio.Condition)
 
     async def has_received(self, count: int) -> None:
@@ -481,7 +624,7 @@ class HostileServer:
 
     @property
     def base_url(self) -> str:
-        return f"http://127.0.0.1:{self.port}"
+        return f"{self.scheme}://127.0.0.1:{self.port}"
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self.open += 1
@@ -495,7 +638,7 @@ class HostileServer:
     async def answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         head = (await reader.readuntil(b"\r\n\r\n")).decode()
         if head.startswith("GET"):
-            models = json.dumps({"data": [{"id": "hostile"}]})
+            models = json.dumps({"data": [{"id": "hostile", "owned_by": self.owner}]})
             await Wire(writer, [], self).plain("200 OK", "application/json", models, "Connection: close\r\n")
             return
         lengths = [line.split(":")[1] for line in head.lower().split("\r\n") if line.startswith("content-length")]
@@ -504,13 +647,15 @@ class HostileServer:
         self.received.append((time.monotonic_ns(), body))
         async with self.arrived:
             self.arrived.notify_all()
-        words = str(json.loads(body)["messages"][-1]["content"]).split()
-        await (CASES[words[0]].act if words[0] in CASES else UNUSUAL[words[0]])(Wire(writer, words, self))
+        asked = json.loads(body)
+        words = str(asked["messages"][-1]["content"] if "messages" in asked else asked["prompt"]).split()
+        act = CASES[words[0]].act if words[0] in CASES else UNUSUAL[words[0]]
+        await act(Wire(writer, words, self, asked, head))
 
 
 @asynccontextmanager
-async def hostile_server() -> AsyncIterator["HostileServer"]:
-    server = HostileServer()
+async def hostile_server(tls: ssl.SSLContext | None = None, owner: str = "somebody") -> AsyncIterator["HostileServer"]:
+    server = HostileServer(scheme="https" if tls else "http", owner=owner)
     tasks: set[asyncio.Task[None]] = set()
 
     def accept(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -518,7 +663,7 @@ async def hostile_server() -> AsyncIterator["HostileServer"]:
         tasks.add(task)
         task.add_done_callback(tasks.discard)
 
-    listener = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=1024)
+    listener = await asyncio.start_server(accept, "127.0.0.1", 0, backlog=1024, ssl=tls)
     server.port = listener.sockets[0].getsockname()[1]
     try:
         yield server
@@ -542,4 +687,4 @@ async def main() -> None:
 
 
 if __name__ == "__main__":
-    asyncio.run(main())
+    uvloop.run(main())

@@ -19,7 +19,8 @@ from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.manifest import document_of
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
-from loadtests.models import Boot, Campaign
+from loadtests.evidence.timeline import read_timeline
+from loadtests.models import Boot, Campaign, Trial
 from loadtests.services.claim_boot import claim_boot
 from loadtests.services.create_campaign import create_campaign
 from loadtests.services.import_traffic import import_traffic
@@ -97,10 +98,30 @@ def test_every_trial_leaves_exact_evidence(boots: list[Boot]) -> None:
             manifest = document_of(store.get(trial.manifest_digest))
             assert manifest["digests"]["records"] == trial.records_digest
             assert manifest["planned"] == sum(manifest["statuses"].values()) == trial.planned
+            check_timeline(store, boot, trial, manifest)
     drafted = [trial.counters.get("vllm:spec_decode_num_draft_tokens_total", 0) for trial in boots[1].trials.all()]
     assert sum(drafted) > 0
     assert len({boot.server for boot in campaign.boots.all()}) == 3
     assert ledger.verify().broken is None
+
+
+def check_timeline(store: EvidenceStore, boot: Boot, trial: Trial, manifest: dict[str, Any]) -> None:
+    """The engine tells its state in nearly every second, and no figure is made up."""
+    assert manifest["digests"]["timeline"] == trial.summary["timeline"]
+    assert store.get(manifest["digests"]["log"])
+    table = read_timeline(store.get(trial.summary["timeline"]))
+    assert table["at_ns"].to_pylist() == [1_000_000_000 * second for second in range(table.num_rows)]
+    assert table["running"].null_count <= table.num_rows // 4
+    assert max(one for one in table["running"].to_pylist() if one is not None) >= 1
+    assert max(table["in_flight"].to_pylist()) >= 1
+    assert table["sent"].to_pylist()[-1] == trial.planned
+    counted = [one for one in table["generation_tokens"].to_pylist() if one is not None]
+    assert counted == sorted(counted)
+    assert all(0 < one <= 1 for one in table["host_cpu"].to_pylist() if one is not None)
+    assert max(one for one in table["engine_memory_bytes"].to_pylist() if one is not None) > 100_000_000
+    drafting = boot.configuration.document.speculative is not None
+    assert (table["draft_tokens"].null_count < table.num_rows) == drafting
+    assert table["accelerator_use"].null_count == table.num_rows
 
 
 def kill_when_it_answers(boot: Boot) -> None:

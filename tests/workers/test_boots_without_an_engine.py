@@ -28,6 +28,7 @@ from loadtests.services.end_campaign import end_campaign
 from loadtests.services.import_traffic import import_traffic
 from loadtests.traffic.levels import Arrival, Level
 from workers import boots, insist, tasks
+from workers.engines import starting
 from workers.engines.base import EngineFailed
 from workers.engines.process_group import started_at
 
@@ -40,8 +41,8 @@ LEVELS = [Level(name="peak", arrival=Arrival(process="constant", rate=2), durati
 @pytest.fixture
 def worker(settings: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     settings.HEARTBEAT_S = 1
-    monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME)
-    monkeypatch.setattr(boots, "find_checkpoint", lambda *_: Path("target"))
+    monkeypatch.setattr(starting, "installed_runtime", lambda _: RUNTIME)
+    monkeypatch.setattr(starting, "find_checkpoint", lambda *_: Path("target"))
 
 
 @pytest.fixture
@@ -134,7 +135,7 @@ def test_a_fault_of_the_worker_gives_the_boot_up_and_says_why(
 
 
 def test_an_engine_of_another_version_is_not_measured(boot: Boot, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(boots, "installed_runtime", lambda _: RUNTIME.model_copy(update={"version": "0.33.0"}))
+    monkeypatch.setattr(starting, "installed_runtime", lambda _: RUNTIME.model_copy(update={"version": "0.33.0"}))
     boots.run_boot(boot, threading.Event())
     boot.refresh_from_db()
     assert boot.state == "cancelled"

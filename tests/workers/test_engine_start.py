@@ -14,9 +14,10 @@ import psutil
 import pytest
 
 from loadtests.configurations import Checkpoint, Configuration, Hardware, Runtime
-from workers.engines.base import EngineFailed, EngineStopped, EngineUnfit, RunningEngine, Spawned, end_process_group
+from workers.engines.base import EngineFailed, EngineStopped, EngineUnfit, Spawned, end_process_group
+from workers.engines.local_process import LocalEngine, free_port, is_port_open
 from workers.engines.process_group import group_members, started_at
-from workers.engines.vllm import engine_arguments, free_port, is_port_open, start
+from workers.engines.vllm import engine_arguments, start
 
 # Called like the engine environment's Python: -m MODULE --model DIRECTORY … ; the directory says how to behave.
 SERVER = """
@@ -78,7 +79,7 @@ class House:
     directory: Path
     spawned: list[Spawned] = field(default_factory=list)
 
-    def start(self, behaviour: str = "", **words: Any) -> RunningEngine:
+    def start(self, behaviour: str = "", **words: Any) -> LocalEngine:
         python, model = self.directory / "python", self.directory / "model"
         python.write_text(f"#!{sys.executable}\n{SERVER}")
         python.chmod(0o755)
@@ -94,7 +95,7 @@ class House:
         )
 
     def is_empty(self) -> bool:
-        return all(not group_members(one.group) for one in self.spawned)
+        return all(not group_members(one.group or 0) for one in self.spawned)
 
 
 @pytest.fixture
@@ -102,7 +103,7 @@ def house(tmp_path: Path) -> Iterator[House]:
     house = House(tmp_path)
     yield house
     for one in house.spawned:
-        end_process_group(one.group, one.leader_started, grace_s=0.0)
+        end_process_group(one.group or 0, one.leader_started or 0.0, grace_s=0.0)
 
 
 def test_a_ready_engine_tells_what_it_is(house: House) -> None:
@@ -131,8 +132,8 @@ def test_a_ready_engine_tells_what_it_is(house: House) -> None:
 
 def test_the_engine_runs_in_a_group_of_its_own(house: House) -> None:
     engine = house.start()
-    assert os.getpgid(engine.facts.group) == engine.facts.group != os.getpgid(0)
-    assert os.getsid(engine.facts.group) == engine.facts.group
+    assert os.getpgid(engine.process.group) == engine.process.group != os.getpgid(0)
+    assert os.getsid(engine.process.group) == engine.process.group
 
 
 def test_a_stopped_engine_leaves_no_process_and_no_port(house: House) -> None:
@@ -147,18 +148,18 @@ def test_a_stopped_engine_leaves_no_process_and_no_port(house: House) -> None:
 
 def test_a_child_that_outlives_its_leader_is_ended_too(house: House, monkeypatch: pytest.MonkeyPatch) -> None:
     engine = house.start("leaves-child")
-    assert len(group_members(engine.facts.group)) == 2
-    os.kill(engine.facts.group, signal.SIGKILL)
+    assert len(group_members(engine.process.group)) == 2
+    os.kill(engine.process.group, signal.SIGKILL)
     while engine.alive():
         time.sleep(0.01)
-    assert len(group_members(engine.facts.group)) == 1
-    end_process_group(engine.facts.group, engine.facts.leader_started, grace_s=0.2)
+    assert len(group_members(engine.process.group)) == 1
+    end_process_group(engine.process.group, engine.process.leader_started, grace_s=0.2)
     assert house.is_empty()
 
 
 def test_an_engine_deaf_to_sigterm_is_killed(house: House) -> None:
     engine = house.start("stubborn leaves-child")
-    assert end_process_group(engine.facts.group, engine.facts.leader_started, grace_s=0.3) is True
+    assert end_process_group(engine.process.group, engine.process.leader_started, grace_s=0.3) is True
     engine.stop()
     assert engine.returncode == -signal.SIGKILL
     assert house.is_empty()

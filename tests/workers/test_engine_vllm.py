@@ -18,8 +18,9 @@ from loadtests.configurations import (
     Speculative,
 )
 from workers.engines.base import RunningEngine
+from workers.engines.local_process import is_port_open
 from workers.engines.process_group import group_members
-from workers.engines.vllm import find_preloads, installed_runtime, is_port_open, start
+from workers.engines.vllm import find_preloads, installed_runtime, start
 from workers.target import DEMO_TARGET, find_checkpoint, recorded_checkpoint
 
 pytestmark = pytest.mark.engine
@@ -94,7 +95,7 @@ def test_a_boot_from_settings_to_a_clean_stop(
         before = engine.counters()
         answer = complete(engine)
         after = settled(engine)
-        facts, members = engine.facts, [member.pid for member in group_members(engine.facts.group)]
+        facts, members = engine.facts, [member.pid for member in group_members(engine.process.group)]
     finally:
         engine.stop()
     port = int(engine.base_url.rpartition(":")[2])

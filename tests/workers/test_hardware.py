@@ -7,7 +7,7 @@ import sys
 import psutil
 import pytest
 
-from workers.hardware import CpuTime, cpu_model, neighbour_load, neighbour_share, parse_nvidia_smi, probe
+from workers.hardware import CpuTime, neighbour_load, neighbour_share, parse_nvidia_smi, probe
 
 
 def test_accelerators_and_their_driver_are_read_from_nvidia_smi() -> None:
@@ -17,11 +17,6 @@ def test_accelerators_and_their_driver_are_read_from_nvidia_smi() -> None:
 
 def test_no_accelerator_has_no_driver() -> None:
     assert parse_nvidia_smi("") == ((), None)
-
-
-def test_the_cpu_is_named_as_the_kernel_names_it() -> None:
-    info = "processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\nflags\t: fpu\n"
-    assert cpu_model(info) == "AMD EPYC 7763 64-Core Processor"
 
 
 def test_this_machine_can_be_probed() -> None:

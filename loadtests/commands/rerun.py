@@ -1,0 +1,251 @@
+"""``draftproof rerun``: the very requests of a trial again, byte by byte at the very times, from what it left."""
+
+import asyncio
+import json
+import math
+import signal
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import click
+import uvloop
+from pydantic import ValidationError
+
+from loadtests.canonical import digest
+from loadtests.commands.replay import Unusable, api_key_of, check_out, exit_status, reached, show
+from loadtests.evidence.manifest import (
+    Digests,
+    Manifest,
+    manifest_content,
+    named,
+    read_manifest,
+    this_client,
+    timestamp,
+)
+from loadtests.evidence.records import records_content
+from loadtests.evidence.store import DIGEST, EvidenceDamaged, EvidenceMissing, EvidenceStore, write_durably
+from loadtests.evidence.summary import summarise
+from loadtests.generator import Endpoint, Reached, TrialRun, run_trial
+from loadtests.traffic.arrivals import exact
+from loadtests.traffic.levels import Level
+from loadtests.traffic.planned import PlannedRequest, plan_content
+from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows
+
+PLAN = "plan.json"
+# What only the outline of a row has, which is kept when its text is deleted.
+OUTLINE = "row_sha256"
+
+
+@dataclass(frozen=True)
+class Rerun:
+    """Everything a rerun does, settled and verified before anything is sent."""
+
+    manifest: Manifest
+    manifest_sha256: str
+    plan: bytes
+    planned: list[PlannedRequest]
+    level: Level
+    endpoint: Endpoint
+
+
+def read_manifest_file(path: Path) -> tuple[Manifest, str]:
+    """The manifest and its digest, which is checked where the file lies in an evidence store."""
+    content = path.read_bytes()
+    found = digest(content)
+    named_by = f"{path.parent.name}{path.name}"
+    if DIGEST.fullmatch(named_by) and named_by != found:
+        raise Unusable(f"{path} is damaged: it should have the digest {named_by} and has {found}")
+    try:
+        return read_manifest(content), found
+    except ValidationError as error:
+        one = error.errors()[0]
+        field = ".".join(str(part) for part in one["loc"]) or "(whole file)"
+        raise Unusable(f"{path} is no manifest of a trial: {field}: {one['msg']}") from None
+
+
+def stored_plan(path: Path, wanted: str, given: Path | None) -> bytes:
+    """From --plan, from beside the manifest, or from the evidence store that the manifest lies in."""
+    beside = given or path.with_name(PLAN)
+    if beside.is_file():
+        content = beside.read_bytes()
+    elif path.parent.parent.name == "sha256":
+        content = from_store(EvidenceStore(path.parent.parent.parent), wanted)
+    else:
+        raise Unusable(f"the plan {wanted} is missing: there is no {beside}; give it with --plan")
+    if (found := digest(content)) != wanted:
+        raise Unusable(f"{beside} is not the plan of this trial: its SHA-256 is {found}, the manifest names {wanted}")
+    return content
+
+
+def from_store(store: EvidenceStore, wanted: str) -> bytes:
+    try:
+        return store.get(wanted)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        raise Unusable(f"the plan is missing: {error}") from None
+
+
+def rows_of_part(path: Path) -> list[Row]:
+    with path.open("rb") as lines:
+        first = lines.readline()
+    if is_outline(first):
+        raise Unusable(
+            f"{path.name} is the outline that was kept when the part's text was deleted: "
+            "lengths and hashes are left, and no request can be sent from them"
+        )
+    try:
+        return list(read_rows(path))
+    except BadRow as error:
+        raise Unusable(str(error)) from None
+
+
+def is_outline(line: bytes) -> bool:
+    try:
+        document = json.loads(line)
+    except ValueError:
+        return False
+    return isinstance(document, dict) and OUTLINE in document and "messages" not in document
+
+
+def planned_of(document: dict[str, Any], rows: Sequence[Row], level: Level, name: str) -> list[PlannedRequest]:
+    """The plan's requests with their rows; refuses the first whose row is another than the one that was sent."""
+    window_ns = math.ceil(exact(level.warm_up_s) * NANOSECONDS)
+    planned = []
+    for request_id, row, row_sha256, planned_ns, *give_up_ns in document["requests"]:
+        if row >= len(rows):
+            raise Unusable(f"{name} has {len(rows)} rows and request {request_id} was row {row + 1}: rows are missing")
+        if (found := digest(rows[row].content)) != row_sha256:
+            raise Unusable(
+                f"row {row + 1} of {name} ({rows[row].id}) has changed since request {request_id} was sent: "
+                f"its SHA-256 is {found}, the plan names {row_sha256}"
+            )
+        give_up = give_up_ns[0] if give_up_ns else None
+        planned.append(PlannedRequest(request_id, row, rows[row], planned_ns, give_up, warm_up=planned_ns < window_ns))
+    return planned
+
+
+def check_part(wanted: str | None, rows: Sequence[Row], name: str) -> None:
+    """Rows that were not sent may have changed as well: then the file is another part."""
+    if wanted is not None and (found := part_digest(rows)) != wanted:
+        raise Unusable(
+            f"{name} is not the part of this trial: its SHA-256 is {found}, the manifest names {wanted}; "
+            "the rows that were sent are the same, others are not"
+        )
+
+
+def settled(path: Path, rows_path: Path, plan_path: Path | None, base_url: str | None, api_key: str | None) -> Rerun:
+    manifest, manifest_sha256 = read_manifest_file(path)
+    plan = stored_plan(path, manifest.digests.plan, plan_path)
+    rows = rows_of_part(rows_path)
+    level = Level.model_validate(manifest.level)
+    planned = planned_of(json.loads(plan), rows, level, rows_path.name)
+    check_part(manifest.digests.part, rows, rows_path.name)
+    if digest(plan_content(planned, level)) != manifest.digests.plan:
+        raise Unusable("the manifest's level and its plan don't belong together: one of them was changed")
+    address = base_url or manifest.base_url
+    if address is None:
+        raise Unusable("the manifest names no server, so say which with --base-url")
+    endpoint = Endpoint(address, manifest.model, api_key).asked_as(manifest.engine.get("asked"))
+    return Rerun(manifest, manifest_sha256, plan, planned, level, endpoint)
+
+
+async def run(wanted: Rerun) -> tuple[Reached, TrialRun]:
+    found = await reached(wanted.endpoint)
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    trial = await run_trial(
+        wanted.planned,
+        wanted.endpoint,
+        level=wanted.level.name,
+        window_s=wanted.level.duration_s,
+        drain_s=wanted.level.drain_s,
+        warm_up_s=wanted.level.warm_up_s,
+        max_concurrency=wanted.level.max_concurrency,
+        on_progress=show if sys.stderr.isatty() else None,
+        stop=stop,
+    )
+    return found, trial
+
+
+def manifest_of(
+    wanted: Rerun, found: Reached, trial: TrialRun, records: str, summary: dict[str, Any], command: Sequence[str]
+) -> Manifest:
+    """Of the class imported, whatever the first run was: we neither started nor probed this server."""
+    first = wanted.manifest
+    return Manifest(
+        evidence_class="imported",
+        level=first.level,
+        base_url=wanted.endpoint.base_url,
+        model=wanted.endpoint.model,
+        started_at=timestamp(trial.started_at),
+        window_s=trial.window_s,
+        drain_s=trial.drain_s,
+        stopped=trial.stopped,
+        digests=Digests(plan=first.digests.plan, records=records, part=first.digests.part, brief=first.digests.brief),
+        planned=summary["planned"],
+        statuses=summary["statuses"],
+        lag_ms=trial.lag_ms,
+        fingerprints=named(trial.fingerprints),
+        findings=tuple(trial.findings),
+        warm_up_requests=summary.get("warm_up_requests", 0),
+        seeds=first.seeds,
+        engine={
+            "models": None if found.models is None else list(found.models),
+            "asked": wanted.endpoint.asked,
+        },
+        rerun_of=wanted.manifest_sha256,
+        client=this_client(command),
+    )
+
+
+def keep(wanted: Rerun, found: Reached, trial: TrialRun, out: Path, command: Sequence[str]) -> dict[str, Any]:
+    """Write plan, records and manifest, in this order, and give the summary."""
+    records = records_content(trial.records)
+    summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.level.deadlines)
+    manifest = manifest_content(manifest_of(wanted, found, trial, digest(records), summary, command))
+    for name, content in ((PLAN, wanted.plan), ("records.parquet", records), ("manifest.json", manifest)):
+        write_durably(out / name, content)
+    return summary | {
+        "stopped": trial.stopped,
+        "findings": trial.findings,
+        "fingerprints": named(trial.fingerprints),
+        "rerun_of": wanted.manifest_sha256,
+        "manifest_sha256": digest(manifest),
+        "out": str(out),
+    }
+
+
+@click.command()
+@click.argument("manifest", type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--rows", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
+@click.option("--plan", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Where it lies elsewhere.")
+@click.option("--base-url", help="Server's address, where it is another than the manifest's.")
+@click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
+@click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
+@click.pass_context
+def rerun(
+    context: click.Context,
+    manifest: Path,
+    rows: Path,
+    plan: Path | None,
+    base_url: str | None,
+    api_key_env: str | None,
+    out: Path,
+) -> None:
+    """Send the requests of a trial again: the same bytes at the same planned times.
+
+    MANIFEST is the trial's, --rows the part of the traffic set that it was planned on. The plan is looked for beside
+    the manifest, then in the evidence store that it lies in. Nothing is sent unless plan, part and every row are
+    the ones that the manifest names. Exit status as of replay.
+    """
+    check_out(out)
+    try:
+        wanted = settled(manifest, rows, plan, base_url, api_key_of(api_key_env, context.obj))
+    except ValueError as error:
+        raise Unusable(str(error)) from None
+    found, trial = uvloop.run(run(wanted))
+    summary = keep(wanted, found, trial, out, sys.argv)
+    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+    context.exit(exit_status(summary))

@@ -1,0 +1,100 @@
+"""What an answer on the wire makes of its request: from the head and the pieces of the body to an outcome."""
+
+from loadtests.generator.answer import Answer, Outcome, brief_text, error_outcome, outcome_of_code, parse
+from loadtests.generator.http_answer import BadAnswer, HttpAnswer
+from loadtests.generator.sse import EventParser
+
+MAX_ERROR_BYTES = 64 << 10
+MAX_DOCUMENT_BYTES = 16 << 20
+NO_STREAM = ("application/json", "text/html")
+
+
+class Hearing:
+    """``take`` says whether all is said. ``outcome`` may be there before that: an error whose text stalls is an error.
+    ``take`` and ``end`` raise BadAnswer, EventTooLong."""
+
+    def __init__(self, answer: Answer, *, stream: bool) -> None:
+        self.answer = answer
+        self.stream = stream
+        self.outcome: Outcome | None = None
+        self._http = HttpAnswer()
+        self._events: EventParser | None = None
+        self._body = bytearray()
+        self._most = MAX_DOCUMENT_BYTES
+
+    def take(self, data: bytes, now_ns: int) -> bool:
+        http = self._http
+        began = http.status is None
+        pieces = http.feed(data)
+        if began and http.status is not None:
+            self._begin(http.status)
+        if self._events is None:
+            return self._gather(pieces, now_ns)
+        for piece in pieces:
+            for event in self._events.feed(piece):
+                self.answer.take(event, now_ns)
+        if self.answer.settled or http.complete:
+            self.outcome = self.answer.conclude()
+            return True
+        return False
+
+    def end(self, now_ns: int) -> None:
+        self._http.end()
+        self._finish(now_ns)
+
+    def _begin(self, status: int) -> None:
+        """Settled before its text is read, where the head alone settles it."""
+        kind = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
+        encoding = self._http.headers.get("content-encoding", "identity").lower()
+        if status != 200:
+            self.outcome = outcome_of_code(status, self._status_line)
+            self._most = MAX_ERROR_BYTES
+        elif encoding != "identity":
+            raise BadAnswer(f"the answer is compressed, which was not asked for: {encoding[:40]}")
+        elif self.stream and kind in NO_STREAM:
+            self.outcome = Outcome("failed", f"HTTP 200 carried {kind}, no stream of events")
+            self._most = MAX_ERROR_BYTES
+        elif self.stream:
+            self._events = EventParser()
+
+    @property
+    def _status_line(self) -> str:
+        return f"HTTP {self._http.status} {self._http.reason}".strip()
+
+    def _gather(self, pieces: list[bytes], now_ns: int) -> bool:
+        for piece in pieces:
+            self._body += piece
+        full = len(self._body) >= self._most
+        if full and self.outcome is None:
+            raise BadAnswer(f"the answer is longer than {MAX_DOCUMENT_BYTES} bytes")
+        if self._http.complete or full:
+            self._finish(now_ns)
+            return True
+        return False
+
+    def _finish(self, now_ns: int) -> None:
+        if self._events is not None:
+            self.outcome = self.answer.conclude()
+            return
+        text = bytes(self._body[: self._most]).decode("utf-8", "replace")
+        if self._http.status != 200:
+            self.outcome = outcome_of_code(self._http.status, f"{self._status_line}: {self._told(text)}")
+        elif self.outcome is not None:
+            self.outcome = error_outcome(parse(text), "error inside HTTP 200") or self.outcome
+        else:
+            self._take_document(text, now_ns)
+
+    def _take_document(self, text: str, now_ns: int) -> None:
+        document = parse(text)
+        if isinstance(document, dict):
+            self.answer.take_whole(document, now_ns)
+            self.outcome = self.answer.conclude()
+        else:
+            self.outcome = Outcome("failed", brief_text(f"HTTP 200 carried no JSON object: {text}"))
+
+    def _told(self, text: str) -> str:
+        """The reason in the body of an HTTP error, whether it is JSON or a page; where a redirect points to."""
+        if "location" in self._http.headers:
+            return f"redirect to {self._http.headers['location']}, not followed"
+        said = error_outcome(parse(text), "error")
+        return (said.error if said else None) or text

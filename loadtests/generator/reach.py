@@ -1,0 +1,60 @@
+"""Is there a server, and what does it say of itself?"""
+
+import asyncio
+from dataclasses import dataclass
+
+from loadtests.generator.answer import entries, mapping, parse
+from loadtests.generator.endpoint import Endpoint, describe
+from loadtests.generator.http_answer import BadAnswer, HttpAnswer
+from loadtests.generator.way import Way, request_of
+
+MAX_MODELS_BYTES = 4 << 20
+# Owners of a model list whose server returns token ids when it is asked for them, and ignores nothing by doing so.
+TELL_TOKEN_IDS = frozenset({"vllm"})
+
+
+@dataclass(frozen=True)
+class Reached:
+    """The server answered; ``models`` is None where it has no model list for us. ``token_ids`` says whether it is known
+    to return the ids of its tokens."""
+
+    models: tuple[str, ...] | None
+    token_ids: bool = False
+
+
+class Unreachable(ConnectionError):
+    """Nothing answers at the address, so nothing was sent."""
+
+
+class ShortAnswer:
+    """The whole body of an answer that isn't measured."""
+
+    def __init__(self) -> None:
+        self.http, self.body = HttpAnswer(), b""
+
+    def take(self, data: bytes) -> bool:
+        self.body += b"".join(self.http.feed(data))
+        return self.http.complete or len(self.body) > MAX_MODELS_BYTES
+
+    def end(self) -> None:
+        self.http.end()
+
+
+async def reach(endpoint: Endpoint, *, timeout_s: float = 10) -> Reached:
+    """Ask for the model list; any HTTP answer counts as reached. Raises Unreachable."""
+    answer = ShortAnswer()
+    try:
+        async with asyncio.timeout(timeout_s):
+            await Way(endpoint).ask(request_of(endpoint, "GET", endpoint.models_path), answer)
+    except (OSError, BadAnswer) as error:
+        raise Unreachable(f"nothing could be sent: {endpoint.base_url} can't be reached ({describe(error)})") from None
+    return told_by(answer) if answer.http.status == 200 else Reached(None)
+
+
+def told_by(answer: ShortAnswer) -> Reached:
+    listed = mapping(parse(answer.body.decode("utf-8", "replace"))).get("data")
+    if not isinstance(listed, list):
+        return Reached(None)
+    cards = entries(listed)
+    tells = any(str(card.get("owned_by")) in TELL_TOKEN_IDS for card in cards)
+    return Reached(tuple(str(card["id"]) for card in cards if "id" in card), tells)

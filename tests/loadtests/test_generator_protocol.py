@@ -1,0 +1,260 @@
+"""What the client asks for and how it reads it: both APIs, streamed and whole, split anywhere, over TLS, with a key."""
+
+import json
+import ssl
+import subprocess
+from collections.abc import Callable
+from dataclasses import replace
+from hashlib import sha256
+from itertools import pairwise
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtests.evidence.summary import summarise
+from loadtests.generator import APIS, Endpoint, Reached, Unreachable, reach, run_trial
+from loadtests.generator.answer import Answer
+from loadtests.generator.exchange import Clock, Exchange, Listening
+from loadtests.generator.hearing import Hearing
+from loadtests.generator.http_answer import BadAnswer, HttpAnswer
+from loadtests.generator.quoting import RUN, without_prompt
+from loadtests.generator.way import Way
+from loadtests.traffic.planned import PlannedRequest
+from loadtests.traffic.rows import request_body
+
+Plan = Callable[..., list[PlannedRequest]]
+PATIENCE_S = 30.0
+MS = 1_000_000
+SECRET = "the account number of our largest customer is 0123456789"
+
+
+async def outcome(plan: list[PlannedRequest], endpoint: Endpoint, **more: Any) -> Any:
+    limits: dict[str, Any] = {"level": "x", "window_s": 1, "drain_s": PATIENCE_S}
+    return await run_trial(plan, endpoint, **(limits | more))
+
+
+@pytest.mark.parametrize("stream", [True, False])
+@pytest.mark.parametrize("api", APIS)
+async def test_both_apis_streamed_and_whole(server: Any, planned: Plan, api: Any, stream: bool) -> None:
+    trial = await outcome(planned(["as-asked"]), Endpoint(server.base_url, "hostile", api=api, stream=stream))
+    [record] = trial.records
+    assert (record.status, record.finish_reason, record.output_tokens, record.prompt_tokens) == (
+        "completed",
+        "stop",
+        2,
+        7,
+    )
+    assert record.output_sha256 == sha256(b"Hello there").hexdigest()
+    assert record.chunks == (2 if stream else 1)
+    # When its first token was there is unknown of an answer that came whole.
+    assert (record.first_token_ns is None) == (not stream)
+    assert record.last_token_ns is not None
+    assert server.heads[0].startswith("POST /v1/chat/completions" if api == "chat" else "POST /v1/completions")
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("http-400-json", "refused"),
+        ("http-500-json", "failed"),
+        ("json-error-with-200", "refused"),
+        ("page-with-200", "failed"),
+        ("plain-answer", "failed"),
+        ("reset-after-headers", "failed"),
+        ("never-answers", "timed_out"),
+    ],
+)
+async def test_a_whole_answer_has_one_status_too(server: Any, planned: Plan, name: str, status: str) -> None:
+    drain_s = 0.2 if status == "timed_out" else PATIENCE_S
+    endpoint = Endpoint(server.base_url, "hostile", stream=False)
+    trial = await outcome(planned([name]), endpoint, window_s=0.2, drain_s=drain_s)
+    assert [one.status for one in trial.records] == [status]
+
+
+def test_a_completion_takes_one_prompt(planned: Plan) -> None:
+    [one] = planned(["hello"])
+    row = one.traffic_row
+    assert request_body(row, "m", api="completions", stream=False) == {
+        "model": "m",
+        "prompt": "hello",
+        "max_tokens": 64,
+        "temperature": 0.0,
+        "top_p": 1.0,
+        "stream": False,
+    }
+    chat = row.model_copy(update={"messages": row.messages * 2})
+    with pytest.raises(ValueError, match="row row-0 is a chat, and a completion takes one prompt"):
+        request_body(chat, "m", api="completions")
+
+
+async def test_token_ids_are_asked_for_and_counted(server: Any, planned: Plan) -> None:
+    plan = [replace(one, give_up_ns=300 * MS) for one in planned(["steady 10000 20"])]
+    plan += planned(["steady 4 5", "token-ids-without-usage", "token-ids-of-some-chunks"], first=1)
+    trial = await outcome(plan, Endpoint(server.base_url, "hostile", token_ids=True))
+    gone, done, counted, unknown = trial.records
+    assert json.loads(server.received[0][1])["return_token_ids"] is True
+    # What came before the user gave up was returned, and is known by its ids.
+    assert (gone.status, gone.output_tokens) == ("cancelled", gone.chunks)
+    assert 1 <= (gone.output_tokens or 0) < 100
+    assert (done.status, done.output_tokens) == ("completed", 4)
+    assert [(one.status, one.output_tokens) for one in (counted, unknown)] == [("completed", 2), ("completed", None)]
+    found = summarise(trial.records, window_s=1)
+    assert found["verified_output_tokens"] == sum(one.output_tokens or 0 for one in trial.records)
+    assert found["completed_without_token_count"] == 1
+
+
+async def test_without_token_ids_what_came_before_a_cancellation_is_unknown(server: Any, planned: Plan) -> None:
+    plan = [replace(one, give_up_ns=300 * MS) for one in planned(["steady 10000 20"])]
+    [record] = (await outcome(plan, Endpoint(server.base_url, "hostile"))).records
+    assert (record.status, record.output_tokens) == ("cancelled", None)
+    assert (record.chunks or 0) >= 1
+
+
+async def test_nobody_is_asked_for_token_ids_who_may_refuse_them(hostile: ModuleType, planned: Plan) -> None:
+    for owner, known in (("somebody", False), ("vllm", True)):
+        async with hostile.hostile_server(owner=owner) as server:
+            endpoint = Endpoint(server.base_url, "hostile")
+            found = await reach(endpoint)
+            assert found == Reached(("hostile",), known)
+            asking = replace(endpoint, token_ids=found.token_ids)
+            [record] = (await outcome(planned(["refuse-token-ids"]), asking)).records
+            assert record.status == ("refused" if known else "completed")
+
+
+async def test_a_prompt_that_a_server_repeats_is_not_kept(server: Any, planned: Plan) -> None:
+    endpoint = Endpoint(server.base_url, "hostile", api_key="sesame-open-1234567890")
+    trial = await outcome(planned([f"echo {SECRET}", f"echo-everything {SECRET}"]), endpoint)
+    told, page = (str(one.error) for one in trial.records)
+    assert told == "HTTP 400 Bad Request: error, code 400: can't take [prompt]"
+    assert "[key]" in page
+    for text in (told, page):
+        assert not any(SECRET[at : at + RUN] in text for at in range(len(SECRET) - RUN + 1))
+        assert "sesame" not in text
+
+
+@given(prompt=st.text(min_size=RUN, max_size=80), before=st.text(max_size=30), after=st.text(max_size=30))
+def test_no_run_of_a_prompt_is_left(prompt: str, before: str, after: str) -> None:
+    for form in (prompt, " ".join(prompt.split()), json.dumps(prompt)[1:-1]):
+        left = without_prompt(" ".join(f"{before}{form}{after}".split()), [prompt])
+        held = " ".join(prompt.split())
+        assert not any(held[at : at + RUN] in left for at in range(len(held) - RUN + 1) if "[prompt]" not in held)
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("too many tokens", "too many tokens"),
+        ("the account number is unknown", "the account number is unknown"),
+        (f"bad: {SECRET}!", "bad: [prompt]!"),
+        (f"bad: {SECRET[:30]} and {SECRET[25:]}", "bad: [prompt] and [prompt]"),
+    ],
+)
+def test_only_what_repeats_the_prompt_is_taken_out(text: str, left: str) -> None:
+    assert without_prompt(text, ["short", SECRET]) == left
+
+
+def answer_bytes(hostile: ModuleType) -> bytes:
+    texts = [hostile.sse(json.dumps(one, ensure_ascii=False)) for one in hostile.whole("Hé", "🙂", "!")[:-1]]
+    pieces = [b"%x\r\n%b\r\n" % (len(one), one) for one in [*texts, b": hello\n\n", hostile.sse("[DONE]", "\r\n")]]
+    return bytes(hostile.STREAM_HEAD) + b"".join(pieces) + b"0\r\n\r\n"
+
+
+@given(cuts=st.lists(st.integers(0, 2000), max_size=30))
+def test_packets_may_end_anywhere(hostile: ModuleType, cuts: list[int]) -> None:
+    content = answer_bytes(hostile)
+    borders = sorted({0, len(content), *(cut % len(content) for cut in cuts)})
+    answer = Answer()
+    hearing = Hearing(answer, stream=True)
+    over = [hearing.take(content[one:other], one) for one, other in pairwise(borders)]
+    assert over[-1]
+    assert (answer.chunks, answer.output_tokens, hearing.outcome) == (3, 3, answer.conclude())
+    assert answer.output_sha256 == sha256("Hé🙂!".encode()).hexdigest()
+
+
+@given(packets=st.lists(st.binary(max_size=60) | st.just(b"HTTP/1.1 200 OK\r\n\r\n") | st.just(b"5\r\nhello\r\n")))
+def test_whatever_comes_is_an_answer_or_a_fault_of_it(packets: list[bytes]) -> None:
+    http = HttpAnswer()
+    try:
+        for packet in packets:
+            http.feed(packet)
+        http.end()
+    except BadAnswer:
+        return
+    assert http.complete
+
+
+@given(packets=st.lists(st.binary(max_size=80), max_size=6), stream=st.booleans())
+def test_any_body_makes_one_status(packets: list[bytes], stream: bool) -> None:
+    exchange = Exchange(b"", stream)
+    listening = Listening(exchange, Clock(0))
+    listening.take(b"HTTP/1.1 200 OK\r\nContent-Type: text/event-stream\r\n\r\n")
+    if not any(listening.take(packet) for packet in packets):
+        listening.end()
+    assert exchange.outcome is not None
+    assert exchange.outcome.status in ("completed", "failed", "refused")
+
+
+@pytest.fixture(scope="session")
+def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A self-signed certificate for 127.0.0.1 with its key, in one file."""
+    path = tmp_path_factory.mktemp("tls") / "certificate.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2", "-subj", "/CN=hostile"]
+    made += ["-addext", "subjectAltName=IP:127.0.0.1", "-keyout", str(path), "-out", f"{path}.crt"]
+    try:
+        subprocess.run(made, check=True, capture_output=True)
+    except FileNotFoundError:
+        pytest.skip("needs the openssl command")
+    path.write_bytes(path.read_bytes() + Path(f"{path}.crt").read_bytes())
+    return path
+
+
+async def test_a_certificate_that_nobody_signed_is_refused(
+    hostile: ModuleType, planned: Plan, certificate: Path
+) -> None:
+    tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    tls.load_cert_chain(certificate)
+    async with hostile.hostile_server(tls) as server:
+        endpoint = Endpoint(server.base_url, "hostile")
+        with pytest.raises(Unreachable, match=r"certificate is not trusted \(self-signed certificate\).* CA bundle"):
+            await reach(endpoint)
+        [refused] = (await outcome(planned(["plain-answer"]), endpoint)).records
+        assert (refused.status, str(refused.error).partition(" (")[0]) == (
+            "failed",
+            "the server's certificate is not trusted",
+        )
+        trusting = Endpoint(server.base_url, "hostile", ca_bundle=Path(f"{certificate}.crt"))
+        assert await reach(trusting) == Reached(("hostile",))
+        records = (await outcome(planned(["plain-answer", "reset-mid-stream", "http-400-json"]), trusting)).records
+        assert [one.status for one in records] == ["completed", "failed", "refused"]
+
+
+def test_a_bundle_that_is_none(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match=r"the CA bundle .*missing.pem can't be used"):
+        Way(Endpoint("https://h", "m", ca_bundle=tmp_path / "missing.pem"))
+
+
+def test_a_key_that_no_header_can_carry() -> None:
+    with pytest.raises(ValueError, match="the API key holds a character") as refused:
+        Endpoint("http://h", "m", api_key="sesame\r\nX: y")
+    assert "sesame" not in str(refused.value)
+
+
+async def test_in_exploring_a_turn_may_follow_the_answer_before_it(server: Any, planned: Plan) -> None:
+    plan = planned(["slow-answer", "plain-answer", "plain-answer"], gap_ms=1)
+    turns = [
+        replace(one, traffic_row=one.traffic_row.model_copy(update={"conversation": "c", "turn": turn}))
+        for turn, one in enumerate(plan, start=1)
+    ]
+    trial = await outcome(turns, Endpoint(server.base_url, "hostile"), window_s=20, think_s=0.1)
+    first, second, third = trial.records
+    assert [one.status for one in trial.records] == ["completed"] * 3
+    assert second.planned_ns == (first.ended_ns or 0) + 100 * MS
+    assert third.planned_ns == (second.ended_ns or 0) + 100 * MS
+    assert (second.sent_ns or 0) >= second.planned_ns
+    assert trial.findings[-1].endswith("0.1 s after the answer before them: fit for exploring alone")
+    late = await outcome(turns, Endpoint(server.base_url, "hostile"), window_s=0.3, think_s=0.1)
+    assert [one.status for one in late.records] == ["completed", "not_sent", "not_sent"]
