@@ -151,7 +151,7 @@ class TestLevels:
 
     @given(
         st.lists(st.floats(-1, 1), max_size=200),
-        st.floats(0, 3_600),
+        st.just(0.0) | st.floats(0.001, 3_600),
         st.floats(0.001, 86_400),
     )
     @settings(deadline=None)

@@ -16,8 +16,9 @@ from click.testing import CliRunner
 from config.cli import main
 from loadtests.evidence.records import status_counts
 from loadtests.generator import Endpoint, Progress
+from loadtests.generator import self_test as self_testing
 from loadtests.generator.part import Share, shares
-from loadtests.generator.self_test import Floor, self_test
+from loadtests.generator.self_test import Floor, RateNotHeld, self_test, sufficient_floor
 from loadtests.generator.several import GeneratorLost, run_several
 from loadtests.traffic.planned import PlannedRequest
 
@@ -30,7 +31,15 @@ def endpoint_of(server: Any) -> Endpoint:
 
 
 def children() -> list[psutil.Process]:
-    return [one for one in psutil.Process().children() if "loadtests.generator.part" in " ".join(one.cmdline())]
+    return [one for one in psutil.Process().children() if is_part(one)]
+
+
+def is_part(process: psutil.Process) -> bool:
+    """One that ended and was not yet waited for has no command line."""
+    try:
+        return "loadtests.generator.part" in " ".join(process.cmdline())
+    except psutil.NoSuchProcess:
+        return False
 
 
 async def test_the_records_are_in_plan_order_and_count_from_one_zero(server: Any, planned: Plan) -> None:
@@ -120,10 +129,30 @@ def test_a_rate_that_the_client_cannot_hold_is_refused_in_a_sentence() -> None:
     assert floor_with(9.9).holds()
     assert floor_with(9.9).refusal() == ""
     assert floor_with(48.25).refusal() == (
-        "The client can't hold 200 requests per second on this machine: against a server that answers at once its "
-        "requests left 48.2 ms late (p99; limit 10 ms). Lower the rate, or send from more processes or another machine."
+        "The client can't hold 200 requests per second on this machine with one process: against a server that answers "
+        "at once they left 48.2 ms late (p99; limit 10 ms)."
     )
     assert "answers at once 3 of 100 did not complete." in floor_with(1, completed=97).refusal()
+
+
+def test_as_many_processes_as_the_rate_takes(monkeypatch: pytest.MonkeyPatch) -> None:
+    tried: list[tuple[float, int]] = []
+
+    def measured(rate: float, *, duration_s: float, processes: int = 1) -> Floor:
+        """Each process holds 100 requests a second."""
+        tried.append((rate, processes))
+        return replace(floor_with(2.0 if rate <= 100 * processes else 48.25), rate=rate, processes=processes)
+
+    monkeypatch.setattr(self_testing, "self_test", measured)
+    wanted = {"limit_ms": 10.0, "duration_s": 1.0}
+    assert sufficient_floor(100, most_processes=4, **wanted).processes == 1
+    assert sufficient_floor(290, most_processes=3, **wanted).processes == 3
+    assert tried == [(100, 1), (290, 1), (290, 2), (290, 3)]
+    with pytest.raises(RateNotHeld) as refused:
+        sufficient_floor(500, most_processes=2, **wanted)
+    assert str(refused.value).endswith("they left 48.2 ms late (p99; limit 10 ms). It held 125 per second.")
+    with pytest.raises(RateNotHeld, match="It held no rate at all"):
+        sufficient_floor(500, most_processes=1, limit_ms=1.0, duration_s=1.0)
 
 
 def test_the_command_prints_the_floor() -> None:
