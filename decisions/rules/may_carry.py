@@ -44,6 +44,8 @@ class Standing:
         said = listed([one.clause for one in self.reasons])
         if self.against:
             return f"May carry a decision: no, because {said}."
+        if len(self.cautions) > 1:
+            return f"May carry a decision: yes, with {len(self.cautions)} cautions."
         return f"May carry a decision: {self.word}{f' {said}' if said else ''}."
 
 
@@ -88,12 +90,10 @@ def few_texts(imported: Document) -> Reason | None:
     rows = join.get("rows") or rows_kept(imported)
     if not texts or texts >= rows:
         return None
-    most = join.get("most_uses_of_one", 0)
-    often = f", one of them {most:,} times" if most > 1 else ""
+    several = f"{texts:,} text{'s' * (texts > 1)}"
     return Reason(
         f"its {rows:,} requests carry {texts:,} different text{'s' * (texts > 1)}",
-        f"Acceptance and hits of the prefix cache will be those of {texts:,} texts{often}. Choose a file with more "
-        "texts of the trace’s lengths.",
+        f"Acceptance and prefix-cache hits will be those of {several}. A donor with more texts helps.",
     )
 
 
@@ -113,7 +113,7 @@ def left_out(imported: Document) -> Reason | None:
         return None
     return Reason(
         f"{gone:,} of {kept + gone:,} requests ({percent(gone / (kept + gone))}) were left out",
-        f"A replay plays the other {percent(kept / (kept + gone))} of the load, with the bursts of what is left.",
+        f"A replay plays the other {percent(kept / (kept + gone))} of the load.",
     )
 
 
@@ -122,27 +122,32 @@ def foreign(split: Document) -> Reason | None:
     if share <= MUCH:
         return None
     return Reason(
-        f"{percent(share)} of its requests arrive in time that belongs to another part",
-        f"A replay leaves those out and plays {percent(1 - share)} of the load; a level that draws its arrivals can "
-        "use them all.",
+        f"{percent(share)} of its requests arrive in another part’s time",
+        "A replay leaves those out. A level that draws its arrivals uses them all.",
     )
 
 
 def unlike(statistics: Document) -> Reason | None:
     comparison = statistics.get("comparison") or {}
-    if comparison.get("resembles", True):
+    resembles = comparison.get("resembles", True)
+    if resembles:
         return None
+    if resembles is None:
+        return Reason(
+            f"its parts have too few {comparison['dealt']} to tell whether held-out resembles tuning",
+            "What is tuned on one may not hold on the other. More traffic would tell, and shorter blocks may.",
+        )
     names = [one["name"] for one in comparison.get("measures", ()) if one["differs"]]
     return Reason(
         f"held-out doesn’t resemble tuning{f' in {listed(names)}' if names else ''}",
-        "What is tuned on one may not hold on the other. Another seed or shorter blocks may split it better.",
+        "What is tuned on one may not hold on the other. Try another seed or shorter blocks.",
     )
 
 
 def missed(split: Document) -> Reason | None:
     achieved = split.get("achieved") or {}
     far = [
-        f"{kind} has {percent(achieved[kind])} of the requests instead of {percent(share)}"
+        f"{kind} has {percent(achieved[kind])} of the requests, not {percent(share)}"
         for kind, share in (split.get("shares") or {}).items()
         if kind in achieved and abs(achieved[kind] - share) > FURTHEST_FROM_SHARE
     ]
@@ -154,7 +159,7 @@ def untimed(statistics: Document) -> Reason | None:
         return None
     return Reason(
         "its times of arrival were never recorded",
-        "A level has to draw them from an arrival process; none can be a replay.",
+        "Levels have to draw their arrivals: none can be a replay.",
     )
 
 
@@ -167,7 +172,7 @@ def made_up_limits(imported: Document, statistics: Document) -> Reason | None:
     which = "every output limit is" if count >= rows else f"{count:,} of {rows:,} output limits are"
     return Reason(
         f"{which} the default of {default:,} tokens",
-        "How long answers may become is the import’s choice, not a record.",
+        "How long answers may get is the import’s choice, not a record.",
     )
 
 
@@ -175,8 +180,8 @@ def read_before(routes: Sequence[str]) -> Reason | None:
     if not routes:
         return None
     return Reason(
-        f"its held-out requests were already read for {listed(list(dict.fromkeys(routes)))}",
-        "What has been read once is no test for a later brief of the same route.",
+        f"its held-out part was already read for {listed(list(dict.fromkeys(routes)))}",
+        "What was read once is no test for a later brief of the same route.",
     )
 
 

@@ -17,6 +17,8 @@ NEEDED = KINDS[:2]
 FURTHEST_FROM_SHARE = 0.05
 # Of the conversations: from here on the prompts that are alike decide what a part gets, not the blocks.
 MANY_JOINED = 0.2
+# Of the requests: from here on it is one conversation, or one group of them, that leaves nothing for a part.
+MOST = 0.5
 MUCH_FOREIGN = 0.1
 
 Stretches = list[list[int]]
@@ -24,10 +26,13 @@ Stretches = list[list[int]]
 
 @dataclass(frozen=True)
 class Division:
-    """``part_of`` holds each row's place in ``kinds``; ``document`` says how it came about."""
+    """``part_of`` holds each row's place in ``kinds``, ``unit_of`` the unit that it was dealt with, ``block_of`` the
+    block of time that it arrives in (its unit where there are none); ``document`` says how it came about."""
 
     kinds: tuple[str, ...]
     part_of: NDArray[np.int8]
+    unit_of: Int32
+    block_of: Int32
     stretches: dict[str, Stretches]
     document: dict[str, Any]
 
@@ -61,7 +66,7 @@ def divide(
     part_of = part_of_unit[unit_of]
     found = joined(columns, groups)
     counts = np.bincount(part_of, minlength=len(chosen))
-    check_parts(chosen, counts, found, units=len(weights), block_s=block_s if timed else None)
+    check_parts(chosen, counts, found, alike.threshold, units=len(weights), block_s=block_s if timed else None)
     document = {
         "shares": chosen,
         "achieved": {kind: float(count / len(columns)) for kind, count in zip(chosen, counts, strict=True)},
@@ -79,8 +84,10 @@ def divide(
     return Division(
         kinds=tuple(chosen),
         part_of=part_of,
+        unit_of=unit_of.astype(np.int32),
+        block_of=(unit_of if own_blocks is None else own_blocks).astype(np.int32),
         stretches=stretches_by_part(chosen, part_of_unit, starts, end_ns=columns.end_ns),
-        document={**document, "warnings": warnings(document, found, len(columns))},
+        document={**document, "warnings": warnings(document, found)},
     )
 
 
@@ -132,15 +139,21 @@ def stretches_by_part(
 
 @dataclass(frozen=True)
 class Joined:
-    """The conversations that hang together with others, of ``of``, and the largest group of them."""
+    """The conversations that hang together with others, of ``of`` with ``rows`` requests in all, and the largest group
+    of them, which may be one conversation."""
 
     conversations: int
     of: int
+    rows: int
     largest: dict[str, int]
 
     @property
     def many(self) -> bool:
         return self.conversations > MANY_JOINED * self.of
+
+    @property
+    def largest_share(self) -> float:
+        return self.largest["rows"] / self.rows
 
     @property
     def sentence(self) -> str:
@@ -152,10 +165,19 @@ class Joined:
             f"{largest} in one group,"
         )
 
+    @property
+    def largest_sentence(self) -> str:
+        count = self.largest["conversations"]
+        what = "one conversation" if count == 1 else f"one group of {count:,} conversations with alike prompts"
+        return (
+            f"{what} holds {self.largest['rows']:,} of the {self.rows:,} requests ({self.largest_share:.0%}) and stays "
+            "on one side"
+        )
+
 
 def joined(columns: Columns, groups: Int32) -> Joined:
     count = int((np.bincount(groups)[groups] > 1).sum())
-    return Joined(count, len(groups), largest_group(columns, groups))
+    return Joined(count, len(groups), len(columns), largest_group(columns, groups))
 
 
 def largest_group(columns: Columns, groups: Int32) -> dict[str, int]:
@@ -166,23 +188,48 @@ def largest_group(columns: Columns, groups: Int32) -> dict[str, int]:
 
 
 def check_parts(
-    shares: Mapping[str, float], counts: Int64, found: Joined, *, units: int, block_s: float | None
+    shares: Mapping[str, float],
+    counts: Int64,
+    found: Joined,
+    threshold: float,
+    *,
+    units: int,
+    block_s: float | None,
 ) -> None:
     empty = ", ".join(kind for kind, count in zip(shares, counts, strict=True) if not count)
-    if not empty:
-        return
+    if empty:
+        why, what = obstacle(found, threshold, parts=len(shares), units=units, block_s=block_s)
+        raise ValueError(f"nothing is left for {empty}: {why}; {what}")
+
+
+def obstacle(found: Joined, threshold: float, *, parts: int, units: int, block_s: float | None) -> tuple[str, str]:
+    """What leaves nothing for a part, and what to do."""
+    if found.largest_share >= MOST:
+        return found.largest_sentence, smaller_groups(found, threshold)
     pieces = "groups of conversations" if block_s is None else f"time blocks of {block_s:g} s"
-    what = "import more traffic" if block_s is None else "choose shorter blocks or import more traffic"
-    if found.many:
-        what = "bring more different prompts (of a donor: a file with more texts), or use fewer parts"
     together = f", and {found.sentence.rstrip(',')}" if found.conversations else ""
-    raise ValueError(
-        f"nothing is left for {empty}: the traffic has {units} {pieces} for {len(shares)} parts{together}; {what}"
+    why = f"the traffic has {units} {pieces} for {parts} parts{together}"
+    if found.many:
+        return why, less_alike(threshold)
+    return why, "import more traffic" if block_s is None else "choose shorter blocks or import more traffic"
+
+
+def smaller_groups(found: Joined, threshold: float) -> str:
+    if found.largest["conversations"] > 1:
+        return less_alike(threshold)
+    return (
+        "import traffic of more conversations, or, if what is read as the conversation is something else, such as a "
+        "user, import the file without it"
     )
 
 
-def warnings(document: Mapping[str, Any], found: Joined, rows: int) -> list[str]:
-    return [*shares_missed(document, found, rows), *much_foreign(document["foreign_share"])]
+def less_alike(threshold: float) -> str:
+    raised = "" if threshold == 1 else "raise --similarity, "
+    return f"{raised}bring more different prompts, or use fewer parts"
+
+
+def warnings(document: Mapping[str, Any], found: Joined) -> list[str]:
+    return [*shares_missed(document, found), *much_foreign(document["foreign_share"])]
 
 
 def much_foreign(share: float) -> list[str]:
@@ -194,9 +241,9 @@ def much_foreign(share: float) -> list[str]:
     ]
 
 
-def shares_missed(document: Mapping[str, Any], found: Joined, rows: int) -> list[str]:
+def shares_missed(document: Mapping[str, Any], found: Joined) -> list[str]:
     missed = missed_shares(document)
-    return [f"{missed}, because {why_missed(document, found, rows)}"] if missed else []
+    return [f"{missed}, because {why_missed(document, found)}"] if missed else []
 
 
 def missed_shares(document: Mapping[str, Any]) -> str:
@@ -207,10 +254,13 @@ def missed_shares(document: Mapping[str, Any]) -> str:
     )
 
 
-def why_missed(document: Mapping[str, Any], found: Joined, rows: int) -> str:
-    if found.many or (found.conversations and found.largest["rows"] > FURTHEST_FROM_SHARE * rows):
-        raised = "" if document["near_duplicates"]["threshold"] == 1 else "raise --similarity, "
-        return f"{found.sentence} and stay on one side: {raised}bring more different prompts, or use fewer parts"
+def why_missed(document: Mapping[str, Any], found: Joined) -> str:
+    threshold = document["near_duplicates"]["threshold"]
+    large = found.largest_share > FURTHEST_FROM_SHARE
+    if found.many or (large and found.conversations):
+        return f"{found.sentence} and stay on one side: {less_alike(threshold)}"
+    if large:
+        return f"{found.largest_sentence}: {smaller_groups(found, threshold)}"
     if document["block_s"] is None:
-        return "there are too few conversations, or some with a large share of the requests: import more traffic"
+        return "there are too few conversations: import more traffic"
     return f"the traffic has {document['blocks']:,} time blocks: choose shorter ones, or import more traffic"

@@ -91,9 +91,12 @@ def readable_twice(path: Path, scratch: Path) -> Path:
 class Joining:
     """The donors of a trace that is split. ``divide_donors`` is for ``import_file``; what it found is known then."""
 
-    def __init__(self, trace: Trace, division: Division, *, similarity: float, scratch: Path, tell: Tell) -> None:
+    def __init__(
+        self, trace: Trace, division: Division, *, similarity: float, scratch: Path, tell: Tell, tell_bands: Tell
+    ) -> None:
         self._trace, self._division = trace, division
-        self._similarity, self._scratch, self._tell = similarity, scratch, tell
+        self._similarity, self._scratch = similarity, scratch
+        self._tell, self._tell_bands = tell, tell_bands
         self._donors: DividedDonors
         self._prompts: Prompts
         self._name, self._texts = "", 0
@@ -122,6 +125,7 @@ class Joining:
                 threshold=self._similarity,
                 scratch=shingles,
                 tell=lambda done: self._tell(done, count),
+                tell_bands=self._tell_bands,
             )
         found: Int32 = groups_of(int(conversations.max()) + 1, self._prompts.pairs)[conversations]
         return found
@@ -171,6 +175,8 @@ class Joining:
         return replace(
             first,
             part_of=part_of,
+            unit_of=first.unit_of[kept],
+            block_of=first.block_of[kept],
             stretches=stretches,
             document={**document, "warnings": self._warnings(document, found, left_out=int((~kept).sum()))},
         )
@@ -179,7 +185,7 @@ class Joining:
         """Where the split itself came close to the shares, it is the rows without a text that are missing."""
         missed = missed_shares(document)
         if not missed or missed_shares(self._division.document):
-            return warnings(document, found, found.of)
+            return warnings(document, found)
         return [
             f"{missed}, because {left_out:,} requests got no text: for their part {self._name} has none of their "
             "length; import with a larger donor, or use fewer parts",

@@ -11,9 +11,11 @@ import re
 from array import array
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, BinaryIO
+from unicodedata import normalize
 from zlib import crc32
 
 import numpy as np
@@ -29,12 +31,20 @@ UInt32 = NDArray[np.uint32]
 UInt64 = NDArray[np.uint64]
 Floats = NDArray[np.float64]
 Tell = Callable[[int], None]
+# How many of the bands have been searched.
+TellBands = Callable[[int, int], None]
 
 # Scripts without spaces between words: a character counts as a word.
 CHARACTERS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\U00020000-\U0003ffff"
 WORD = re.compile(rf"[{CHARACTERS}]|[^\W{CHARACTERS}]+")
 # The same for bytes of ASCII, where it takes a quarter of the time: what stands in no word is a space.
 ASCII_WORDS = bytes(at if re.match(rb"\w", bytes([at])) else ord(" ") for at in range(256))
+# What nobody sees (Unicode's category Cf): soft hyphens, joiners, marks of direction and of byte order.
+UNSEEN = re.compile(
+    "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
+    "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U00013438\U0001bca0-\U0001bca3"
+    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+)
 SHINGLE = 3
 VALUES = 128
 MINHASH_SEED = 1
@@ -68,13 +78,25 @@ def check_similarity(threshold: float) -> None:
         raise ValueError(f"similarity must be above 0 and at most 1, not {threshold:g}")
 
 
+def tell_nobody(done: int, of: int) -> None:
+    """Nobody waits for news."""
+
+
 def read_prompts(
-    rows: Path, columns: Columns, *, threshold: float, scratch: BinaryIO, tell: Tell = lambda done: None
+    rows: Path,
+    columns: Columns,
+    *,
+    threshold: float,
+    scratch: BinaryIO,
+    tell: Tell = lambda done: None,
+    tell_bands: TellBands = tell_nobody,
 ) -> Prompts:
     """The prompts of a file of rows with text. ``threshold`` is a Jaccard similarity; 1 looks for equal prompts alone.
-    ``scratch`` is an empty file; ``tell`` gets the rows read so far."""
+    ``scratch`` is an empty file; ``tell`` gets the rows read so far, then ``tell_bands`` how far the search is."""
     with rows.open("rb") as lines:
-        return prompts_of(lines, columns.conversations, threshold=threshold, scratch=scratch, tell=tell)
+        return prompts_of(
+            lines, columns.conversations, threshold=threshold, scratch=scratch, tell=tell, tell_bands=tell_bands
+        )
 
 
 def prompts_of(
@@ -84,6 +106,7 @@ def prompts_of(
     threshold: float,
     scratch: BinaryIO,
     tell: Tell = lambda done: None,
+    tell_bands: TellBands = tell_nobody,
 ) -> Prompts:
     """As ``read_prompts``, of canonical lines and the number of each one's conversation."""
     check_similarity(threshold)
@@ -95,7 +118,7 @@ def prompts_of(
     tell(len(conversations))
     pairs = reading.pairs()
     if threshold < 1:
-        pairs = reading.with_near(pairs, threshold, lambda: tell(len(conversations)))
+        pairs = reading.with_near(pairs, threshold, tell_bands)
     return Prompts(np.frombuffer(reading.characters, dtype=np.int64), pairs, method(threshold))
 
 
@@ -104,8 +127,8 @@ def method(threshold: float) -> str:
         return "equal messages"
     width = band_width(threshold)
     return (
-        f"equal messages, or three-word shingles of a Jaccard similarity of at least {threshold:g}; candidates by "
-        f"MinHash (datasketch), {VALUES} values in {VALUES // width} bands of {width}"
+        "equal messages, or three-word shingles of the text in NFKC, of a Jaccard similarity of at least "
+        f"{threshold:g}; candidates by MinHash (datasketch), {VALUES} values in {VALUES // width} bands of {width}"
     )
 
 
@@ -151,19 +174,21 @@ class Reading:
     def pairs(self) -> Pairs:
         return np.array(self._equal, dtype=np.int32).reshape(-1, 2)
 
-    def with_near(self, pairs: Pairs, threshold: float, tell: Callable[[], None]) -> Pairs:
+    def with_near(self, pairs: Pairs, threshold: float, tell: TellBands) -> Pairs:
         self._shingles.flush()
         signatures = np.frombuffer(self._signatures, dtype=np.uint32).reshape(-1, VALUES)
         holders = self._conversations[np.frombuffer(self._compared, dtype=np.int32)]
         refused = np.empty(0, dtype=np.int64)
-        for candidates in bands(signatures, band_width(threshold)):
-            tell()
+        width = band_width(threshold)
+        for band, candidates in enumerate(bands(signatures, width)):
+            told = partial(tell, band, VALUES // width)
+            told()
             groups = groups_of(self._count, pairs)[holders]
             apart = candidates[groups[candidates[:, 0]] != groups[candidates[:, 1]]]
             # No pair comes twice in a band. Looking for that, numpy would hash the names, which collide.
             unknown = apart[~np.isin(names_of(apart), refused, assume_unique=True)]
             likely = likely_pairs(signatures, unknown, threshold)
-            near = self._similarities(likely, tell) >= threshold
+            near = self._similarities(likely, told) >= threshold
             pairs = np.concatenate([pairs, holders[likely[near]]])
             refused = np.append(refused, names_of(likely[~near]))
         return pairs
@@ -194,7 +219,16 @@ def messages_in(line: bytes) -> bytes:
 def compared_text(messages: list[dict[str, Any]]) -> str:
     """What is compared: a system prompt is the service's own and would make all of its requests alike."""
     said = [message["content"] for message in messages if message["role"] != "system"]
-    return "\n".join(said if any(said) else [message["content"] for message in messages]).casefold()
+    text = "\n".join(said if any(said) else [message["content"] for message in messages])
+    return as_seen(text) or text
+
+
+def as_seen(text: str) -> str:
+    """The same for texts that differ in their encoding, in case, in width or in what nobody sees alone."""
+    if text.isascii():
+        return text.casefold()
+    # And once more, since folding takes some letters apart.
+    return normalize("NFKC", normalize("NFKC", UNSEEN.sub("", text)).casefold())
 
 
 def shingle_hashes(text: str) -> UInt32:

@@ -56,11 +56,17 @@ class Side:
 
 
 def gaps_s(arrivals_ns: Int64, stretches: Stretches) -> Floats:
-    stretch = stretch_of(arrivals_ns, stretches)
-    kept = stretch >= 0
-    together = np.diff(stretch[kept]) == 0
-    found: Floats = np.diff(arrivals_ns[kept])[together] / NANOSECONDS
+    before, after = followers(arrivals_ns, stretches)
+    found: Floats = (arrivals_ns[after] - arrivals_ns[before]) / NANOSECONDS
     return found
+
+
+def followers(arrivals_ns: Int64, stretches: Stretches) -> tuple[Int64, Int64]:
+    """The places of requests that follow each other within one stretch: of the first, and of the next, of each two."""
+    stretch = stretch_of(arrivals_ns, stretches)
+    inside = np.flatnonzero(stretch >= 0)
+    together = np.diff(stretch[inside]) == 0
+    return inside[:-1][together], inside[1:][together]
 
 
 def stretch_of(arrivals_ns: Int64, stretches: Stretches) -> Int64:

@@ -8,6 +8,8 @@ from loadtests.traffic.columns import Int64
 from loadtests.traffic.rows import NANOSECONDS
 
 MOST_BLOCKS = 100_000
+# What a gateway gets within less arrives together, and a split must not cut it.
+SHORTEST_BLOCK_S = 0.001
 LONGEST_BLOCK_NS = 2**60
 
 
@@ -26,14 +28,14 @@ def block_starts(arrivals_ns: Int64, *, block_s: float) -> Int64:
         at = next_start(times, silences, at, width)
         starts.append(int(times[at]))
         if len(starts) > MOST_BLOCKS:
-            raise ValueError(f"over {MOST_BLOCKS:,} time blocks of {block_s:g} s: choose longer blocks")
+            raise ValueError(f"block_s: over {MOST_BLOCKS:,} time blocks of {block_s:g} s: choose longer blocks")
     return np.array(starts, dtype=np.int64)
 
 
 def width_ns(block_s: float) -> int:
-    if not block_s > 0 or math.isinf(block_s):
-        raise ValueError(f"a time block must last longer than 0 s and end, not {block_s:g} s")
-    return min(max(1, round(block_s * NANOSECONDS)), LONGEST_BLOCK_NS)
+    if not block_s >= SHORTEST_BLOCK_S or math.isinf(block_s):
+        raise ValueError(f"block_s: a time block lasts {SHORTEST_BLOCK_S:g} s at least and ends, not {block_s:g} s")
+    return min(round(block_s * NANOSECONDS), LONGEST_BLOCK_NS)
 
 
 def next_start(times: Int64, silences: Int64, at: int, width: int) -> int:

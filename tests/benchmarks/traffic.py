@@ -18,6 +18,8 @@ from typing import Any
 
 import numpy as np
 
+from loadtests.evidence.manifest import this_host
+
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "benchmarks"
 PANDAS = ROOT / ".venv-bench" / "bin" / "python"
@@ -168,21 +170,14 @@ def run(directory: Path) -> dict[str, Any]:
 
 
 def machine() -> dict[str, Any]:
-    memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    host = this_host()
     return {
-        "processor": processor(),
-        "cores": os.cpu_count(),
-        "memory_gb": round(memory / 1e9, 1),
+        "processor": host.processor,
+        "cores": host.logical_cpus,
+        "memory_gb": round(host.memory_bytes / 1e9, 1),
         "load_before": round(os.getloadavg()[0], 1),
         "python": platform.python_version(),
     }
-
-
-def processor() -> str:
-    cpuinfo = Path("/proc/cpuinfo")
-    lines = cpuinfo.read_text().splitlines() if cpuinfo.exists() else []
-    named = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
-    return next(named, platform.machine())
 
 
 def page(found: dict[str, Any]) -> str:

@@ -41,7 +41,7 @@ def test_recorded_text_with_times_may() -> None:
         ),
         (
             {"split": {"foreign_share": 0.41}},
-            "yes, but 41 % of its requests arrive in time that belongs to another part.",
+            "yes, but 41 % of its requests arrive in another part’s time.",
         ),
         (
             {
@@ -51,8 +51,12 @@ def test_recorded_text_with_times_may() -> None:
             "yes, but held-out doesn’t resemble tuning in class.",
         ),
         (
+            {"statistics": TIMED | {"comparison": {"resembles": None, "dealt": "time blocks", "measures": []}}},
+            "yes, but its parts have too few time blocks to tell whether held-out resembles tuning.",
+        ),
+        (
             {"split": {"shares": {"tuning": 0.35}, "achieved": {"tuning": 0.5}}},
-            "yes, but tuning has 50 % of the requests instead of 35 %.",
+            "yes, but tuning has 50 % of the requests, not 35 %.",
         ),
         (
             {"statistics": TIMED | {"timed": False}},
@@ -64,12 +68,22 @@ def test_recorded_text_with_times_may() -> None:
         ),
         (
             {"read_for": ["search/chat", "search/chat"]},
-            "yes, but its held-out requests were already read for search/chat.",
+            "yes, but its held-out part was already read for search/chat.",
         ),
     ],
 )
 def test_one_sentence_says_why(known: dict[str, Any], said: str) -> None:
     assert judged(**known).sentence == f"May carry a decision: {said}"
+
+
+def test_several_cautions_are_counted_and_stand_below() -> None:
+    found = judged(split={"foreign_share": 0.41}, statistics=TIMED | {"timed": False}, read_for=["search/chat"])
+    assert found.sentence == "May carry a decision: yes, with 3 cautions."
+    assert [one.clause for one in found.reasons] == [
+        "41 % of its requests arrive in another part’s time",
+        "its times of arrival were never recorded",
+        "its held-out part was already read for search/chat",
+    ]
 
 
 def test_what_rules_a_set_out_is_said_alone() -> None:

@@ -1,9 +1,12 @@
 """Prompts that are nearly equal are found, in any script, and others aren't taken for such."""
 
 import random
+import sys
 import tempfile
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
+from unicodedata import category, normalize
 
 import numpy as np
 import pytest
@@ -14,7 +17,9 @@ from loadtests.traffic.columns import read_columns
 from loadtests.traffic.groups import groups_of
 from loadtests.traffic.near_duplicates import (
     CHARACTERS_AT_ONCE,
+    UNSEEN,
     WORD,
+    as_seen,
     compared_text,
     jaccards,
     read_prompts,
@@ -96,6 +101,43 @@ def test_system_prompts_are_compared_where_nothing_else_was_said() -> None:
     assert compared_text([{"role": "system", "content": "Be Kind"}]) == "be kind"
     assert compared_text([{"role": "system", "content": "Be"}, {"role": "user", "content": ""}]) == "be\n"
     assert compared_text([{"role": "system", "content": "Be"}, {"role": "user", "content": "So?"}]) == "so?"
+
+
+def test_a_prompt_that_is_only_encoded_in_another_way_is_the_same() -> None:
+    said = "Où est ma commande numéro 4711 du café ?"
+    other = "Will the package reach Graz on Friday?"
+    rows = [
+        row(0, normalize("NFC", said)),
+        row(1, normalize("NFD", said)),
+        row(2, "".join(f"{letter}\u200b" for letter in said)),
+        row(3, "\ufeff" + said.replace("commande", "com\u00admande")),
+        row(4, other),
+        row(5, "".join(chr(ord(one) + 0xFEE0) if one != " " else "\u3000" for one in other)),
+        row(6, "Bring it to the ﬁrst ﬂoor, please"),
+        row(7, "bring it to the FIRST floor, please"),
+    ]
+    assert pairs(rows) == {
+        frozenset({0, 1}),
+        frozenset({0, 2}),
+        frozenset({0, 3}),
+        frozenset({4, 5}),
+        frozenset({6, 7}),
+    }
+    assert pairs(rows, 1) == set()
+
+
+def test_prompts_of_nothing_that_one_sees_are_compared_as_they_are() -> None:
+    assert pairs([row(0, "\u200b"), row(1, "\u200d"), row(2, "\u200b")]) == {frozenset({0, 2})}
+
+
+@given(st.text(), st.sampled_from(["NFC", "NFD", "NFKC", "NFKD"]))
+def test_every_encoding_of_a_text_is_compared_as_one(text: str, form: Literal["NFC", "NFD", "NFKC", "NFKD"]) -> None:
+    assert as_seen(normalize(form, text)) == as_seen(text)
+
+
+def test_what_nobody_sees_is_what_unicode_says() -> None:
+    every = "".join(map(chr, range(sys.maxunicode + 1)))
+    assert UNSEEN.findall(every) == [one for one in every if category(one) == "Cf"]
 
 
 def test_a_crowd_that_is_alike_hangs_together_through_few_pairs() -> None:

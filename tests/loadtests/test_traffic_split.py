@@ -230,6 +230,31 @@ def test_few_texts_that_come_again_and_again_are_named_and_not_the_blocks() -> N
         split(columns(every(1, 200)), pairs, block_s=40)
 
 
+@pytest.mark.parametrize("timed", [True, False])
+def test_one_conversation_that_holds_nearly_everything_is_the_obstacle_and_not_the_blocks(timed: bool) -> None:
+    names = [number if number < 2 else 2 for number in range(1_000)]
+    with pytest.raises(ValueError, match="nothing is left for") as refused:
+        split(columns(every(1, 1_000), [0] * 1_000), timed=timed)
+    assert str(refused.value).endswith(
+        ": one conversation holds 1,000 of the 1,000 requests (100%) and stays on one side; import traffic of more "
+        "conversations, or, if what is read as the conversation is something else, such as a user, import the file "
+        "without it"
+    )
+    found = split(columns(every(1, 1_000), names), shares={"tuning": 0.5, "held-out": 0.5}, block_s=1, timed=timed)
+    assert "because one conversation holds 998 of the 1,000 requests (100%) and stays" in found.document["warnings"][0]
+
+
+@pytest.mark.parametrize(("threshold", "raised"), [(0.8, "raise --similarity, "), (1, "")])
+def test_one_group_of_alike_prompts_that_holds_nearly_everything_is_the_obstacle(threshold: float, raised: str) -> None:
+    pairs = alike(*((0, number) for number in range(1, 990)), threshold=threshold)
+    with pytest.raises(ValueError, match="nothing is left for") as refused:
+        split(columns(every(1, 1_000)), pairs, block_s=500)
+    assert str(refused.value).endswith(
+        ": one group of 990 conversations with alike prompts holds 990 of the 1,000 requests (99%) and stays on one "
+        f"side; {raised}bring more different prompts, or use fewer parts"
+    )
+
+
 def test_a_missed_share_is_explained_by_few_blocks() -> None:
     found = split(columns(every(1, 60)), shares={"tuning": 0.5, "held-out": 0.5}, block_s=20)
     (warning,) = found.document["warnings"]
@@ -247,7 +272,9 @@ def test_a_missed_share_is_explained_by_few_blocks() -> None:
         ({"held-out": 0.5, "evaluation": 0.5}, 10, "to tuning and held-out"),
         ({"tuning": 0.5, "held-out": 0.4, "spare": 0.1}, 10, "spare 0.1"),
         ({}, 10, "to tuning and held-out"),
-        (SHARES, 0, "longer than 0 s and end, not 0 s"),
+        (SHARES, 0, "block_s: a time block lasts 0.001 s at least and ends, not 0 s"),
+        (SHARES, -1, "not -1 s"),
+        (SHARES, 1e-9, "block_s: a time block lasts 0.001 s at least and ends, not 1e-09 s"),
         (SHARES, float("nan"), "not nan s"),
         (SHARES, float("inf"), "not inf s"),
         (SHARES, 1_000, "1 time blocks of 1000 s for 3 parts; choose shorter blocks"),
@@ -259,5 +286,5 @@ def test_a_split_that_can_not_be_is_refused(shares: dict[str, float], block_s: f
 
 
 def test_too_many_blocks_are_refused() -> None:
-    with pytest.raises(ValueError, match="over 100,000 time blocks of 1e-09 s: choose longer blocks"):
-        split(columns(every(1, 100_010)), block_s=1e-9)
+    with pytest.raises(ValueError, match=r"block_s: over 100,000 time blocks of 0\.001 s: choose longer blocks"):
+        split(columns(every(1, 100_010)), block_s=0.001)
