@@ -3,7 +3,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
 from typing import Any
 
 from django.db.models import F, Prefetch, QuerySet
@@ -17,6 +16,8 @@ from loadtests.models import TrafficPart, TrafficSet
 PART_ORDER = ("tuning", "held-out", "evaluation")
 # A user's name mapped to the class makes as many classes as there are users.
 MOST_CLASSES = 50
+# Whether a set was read in another split takes a look at many indexes.
+MOST_LOOKED_AT = 20
 
 
 @dataclass(frozen=True)
@@ -126,11 +127,35 @@ def standing_of(traffic_set: TrafficSet, uses: Iterable[UseShown]) -> Standing:
 
 
 def problem_counts(imported: Mapping[str, Any]) -> dict[str, int]:
-    """Rows left out by reason, most frequent first: those of the file and those of its donor."""
-    donor = (imported.get("join") or {}).get("donor") or {}
+    """The file's rows that were left out, by reason, most frequent first. A donor's are no load and count apart, unless
+    both files have one name, by which nobody could tell them apart."""
     counts = Counter(imported.get("skipped") or {})
-    counts.update(donor.get("skipped") or {})
+    if not donor_file(imported):
+        counts.update(donor_of(imported).get("skipped") or {})
     return dict(counts.most_common())
+
+
+def donor_problem_counts(imported: Mapping[str, Any]) -> dict[str, int]:
+    """The same of the donor's rows."""
+    return dict(Counter(donor_of(imported).get("skipped") or {}).most_common()) if donor_file(imported) else {}
+
+
+def donor_of(imported: Mapping[str, Any]) -> Mapping[str, Any]:
+    return (imported.get("join") or {}).get("donor") or {}
+
+
+def donor_set(imported: Mapping[str, Any]) -> TrafficSet | None:
+    """The set whose tuning part gave its text, where it is stored here."""
+    digest = donor_of(imported).get("sha256")
+    parts = TrafficPart.objects.filter(digest=digest, kind=TrafficPart.Kind.TUNING) if digest else None
+    part = parts.select_related("set").defer("statistics", "set__statistics").order_by("pk").first() if parts else None
+    return part.set if part else None
+
+
+def donor_file(imported: Mapping[str, Any]) -> str:
+    """The name by which the rows of a donor are told from those of the file; empty where there is none."""
+    name = str(donor_of(imported).get("file") or "")
+    return name if name != (imported.get("source") or {}).get("file") else ""
 
 
 def parts_in_order(traffic_set: TrafficSet) -> list[TrafficPart]:
@@ -139,6 +164,28 @@ def parts_in_order(traffic_set: TrafficSet) -> list[TrafficPart]:
 
 def set_by_digest(digest: str) -> TrafficSet | None:
     return TrafficSet.objects.filter(digest=digest).first()
+
+
+def newest_ready(service: Service) -> TrafficSet | None:
+    """The service's newest set that could carry an approval: with its text, and with held-out rows that nobody has
+    read, under another name or split neither."""
+    sets = traffic_sets().filter(service=service.slug, text_deleted_at=None, parts__kind=TrafficPart.Kind.HELD_OUT)
+    return next((one for one in sets[:MOST_LOOKED_AT] if has_usable_text(one) and not uses_of(one)), None)
+
+
+def has_usable_text(traffic_set: TrafficSet) -> bool:
+    return bool(traffic_set.imported.get("acceptance", {}).get("usable", True))
+
+
+def text_gone(traffic_set: TrafficSet | None) -> str | None:
+    """Why a frozen brief on the set can't be started, and what to do."""
+    if traffic_set is None or traffic_set.text_deleted_at is None:
+        return None
+    return (
+        f"The text of {traffic_set} was deleted on {traffic_set.text_deleted_at:%d %B %Y} by "
+        f"{traffic_set.text_deleted_by}, so there is nothing to send. Withdraw this brief, or write a new revision on "
+        "another set."
+    )
 
 
 def replayed_part(brief: Brief) -> TrafficPart | None:
@@ -188,14 +235,3 @@ def uses_shown(traffic_set: TrafficSet) -> list[UseShown]:
         shown.append(UseShown(use, use.route in routes))
         routes.add(use.route)
     return shown
-
-
-def service_of(traffic_set: TrafficSet) -> Service | None:
-    return Service.objects.filter(slug=traffic_set.service).first() if traffic_set.service else None
-
-
-def text_kept_until(traffic_set: TrafficSet, service: Service | None) -> datetime | None:
-    """When the retention of its service deletes the text; None where nothing does."""
-    if service is None or service.retention_days is None or traffic_set.text_deleted_at:
-        return None
-    return traffic_set.created_at + timedelta(days=service.retention_days)

@@ -1,9 +1,9 @@
 import logging
-from datetime import datetime, timedelta
+from datetime import datetime
 
 from django.utils import timezone
 
-from decisions.models import Service
+from decisions.selectors.kept_text import retention_of
 from decisions.services.delete_text import delete_unless_measuring
 from decisions.services.refused import Refused
 from loadtests.models import TrafficSet
@@ -15,17 +15,13 @@ ACTOR = "draftproof"
 
 
 def delete_expired_text(*, now: datetime | None = None) -> None:
-    """Deletes the text of every set that is older than its service keeps it. A set in use waits for the next time,
-    and one that fails does not keep the others."""
-    for service in Service.objects.exclude(retention_days=None):
-        for traffic_set in expired_sets(service, now or timezone.now()):
-            delete_one(traffic_set, f"retention of {service.retention_days} days")
-
-
-def expired_sets(service: Service, now: datetime) -> list[TrafficSet]:
-    limit = now - timedelta(days=service.retention_days or 0)
-    kept = TrafficSet.objects.filter(service=service.slug, text_deleted_at=None, created_at__lt=limit)
-    return [one for one in kept.order_by("pk") if holds_text(one)]
+    """Deletes the text of every set whose retention is past. A set in use waits for the next time, and one that fails
+    does not keep the others."""
+    limit = now or timezone.now()
+    for traffic_set in TrafficSet.objects.filter(text_deleted_at=None).defer("statistics").order_by("pk"):
+        retention = retention_of(traffic_set) if holds_text(traffic_set) else None
+        if retention and retention.until < limit:
+            delete_one(traffic_set, retention.reason(traffic_set))
 
 
 def delete_one(traffic_set: TrafficSet, reason: str) -> None:

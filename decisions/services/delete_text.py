@@ -1,7 +1,10 @@
-from decisions.models import Account, Service
+from collections.abc import Sequence
+
+from decisions.models import Account
 from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.states import MEASURING
 from decisions.rules.who_may import Relation, may_delete_text
+from decisions.selectors.kept_text import others_with_its_text, service_of
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
@@ -10,14 +13,28 @@ from loadtests.models import TrafficSet
 from loadtests.services import delete_text as traffic
 
 
-def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str) -> None:
-    """Deletes the text of a set for good; its hashes, lengths, times and everything measured with it stay."""
+def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str, also: Sequence[TrafficSet] = ()) -> None:
+    """Deletes the text of a set for good; its hashes, lengths, times and everything measured with it stay. Sets that
+    hold the same text keep it, unless they are among ``also``: then all of them are deleted, or none where one may not
+    be."""
+    whole = [*also, traffic_set]
+    for one in whole:
+        check_may_delete(one, by)
+    if is_too_short(reason):
+        raise Refused(f"say why in at least {SHORTEST_REASON} characters")
+    others = others_with_its_text(traffic_set)
+    if strange := next((one for one in also if one not in others), None):
+        raise Refused(f"{strange} holds none of this set's text: delete it on its own page")
+    for one in whole:
+        refuse_while_in_use(one)
+    for one in whole:
+        delete_unless_measuring(one, by=by.username, reason=reason.strip())
+
+
+def check_may_delete(traffic_set: TrafficSet, by: Account) -> None:
     refusal = may_delete_text(person(by), relation_to(traffic_set))
     if refusal:
         refuse("traffic-text-delete", refusal, subject=f"traffic set {traffic_set.pk}", actor=by.username)
-    if is_too_short(reason):
-        raise Refused(f"say why in at least {SHORTEST_REASON} characters")
-    delete_unless_measuring(traffic_set, by=by.username, reason=reason.strip())
 
 
 def delete_unless_measuring(traffic_set: TrafficSet, *, by: str, reason: str) -> None:
@@ -27,7 +44,13 @@ def delete_unless_measuring(traffic_set: TrafficSet, *, by: str, reason: str) ->
     traffic.keep_outlines(traffic_set, by)
     with act():
         refuse_while_measuring(traffic_set)
-        traffic.delete_text(traffic_set=traffic_set, by=by, reason=reason)
+        still_in = others_with_its_text(traffic_set)
+        traffic.delete_text(traffic_set=traffic_set, by=by, reason=reason, still_in=still_in)
+
+
+def refuse_while_in_use(traffic_set: TrafficSet) -> None:
+    refuse_while_measuring(traffic_set)
+    traffic.refused_or(traffic_set)
 
 
 def refuse_while_measuring(traffic_set: TrafficSet) -> None:
@@ -37,5 +60,5 @@ def refuse_while_measuring(traffic_set: TrafficSet) -> None:
 
 
 def relation_to(traffic_set: TrafficSet) -> Relation:
-    service = Service.objects.filter(slug=traffic_set.service).first() if traffic_set.service else None
+    service = service_of(traffic_set)
     return Relation(service_owners=owners(service) if service else frozenset())

@@ -28,6 +28,7 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     document = read_brief(revision.source)
     check_names(document, revision.brief.route)
     traffic_set = check_population(document)
+    check_service(document, traffic_set)
     check_usable(document, traffic_set)
     check_classes(document, traffic_set)
     check_enough(document, traffic_set)
@@ -66,6 +67,20 @@ def check_population(document: Brief) -> TrafficSet:
     if problems:
         raise BadBrief(problems)
     return traffic_set
+
+
+def check_service(document: Brief, traffic_set: TrafficSet) -> None:
+    """A service is measured on traffic of its own, under its own redaction and retention."""
+    if traffic_set.service == document.service:
+        return
+    if traffic_set.service:
+        problem = (
+            f"is of the service {traffic_set.service}, and this brief is for {document.service}: choose a set of "
+            f"{document.service}, or import its traffic"
+        )
+    else:
+        problem = f"is of no service: give it to {document.service} on its page, or import the file again for it"
+    raise BadBrief([f"traffic.set: {traffic_set.name} {problem}"])
 
 
 def check_usable(document: Brief, traffic_set: TrafficSet) -> None:

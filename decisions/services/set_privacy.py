@@ -5,6 +5,7 @@ from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.journal import act
+from loadtests.models import TrafficImport
 from loadtests.traffic.importers.redaction import pattern_problems
 
 LONGEST_RETENTION = 36_500  # days, a century
@@ -26,6 +27,7 @@ def set_privacy(*, service: Service, retention_days: int | None, redactions: lis
         if privacy_of(held) == before:
             return
         held.save(update_fields=["retention_days", "redactions"])
+        redact_what_waits(held)
         ledger.append(
             "privacy-set",
             subject=f"service {service.slug}",
@@ -33,6 +35,13 @@ def set_privacy(*, service: Service, retention_days: int | None, redactions: lis
             details={"before": before, "after": privacy_of(held)},
         )
     service.refresh_from_db()
+
+
+def redact_what_waits(service: Service) -> None:
+    """An import that was asked for under the old expressions and hasn't begun is read under the new ones."""
+    for wanted in TrafficImport.objects.filter(service=service.slug, state=TrafficImport.State.QUEUED):
+        wanted.options["redactions"] = service.redactions
+        wanted.save(update_fields=["options"])
 
 
 def privacy_of(service: Service) -> dict[str, object]:

@@ -13,6 +13,7 @@ from loadtests.redacting import look_in_working_directory, redaction_of
 from loadtests.traffic.importers import (
     FORMAT_NAMES,
     LINE_LIMIT,
+    UNPACKED_LIMIT,
     ImportRefused,
     Rules,
     Wanted,
@@ -59,10 +60,19 @@ class Refused(click.ClickException):
     "patterns",
     multiple=True,
     metavar="PATTERN[=>REPLACEMENT]",
-    help="Regular expression whose matches are taken out of every message.",
+    help="Regular expression whose matches are taken out of every text of a row.",
 )
-@click.option("--redact-with", metavar="MODULE:FUNCTION", help="Function of text to text, applied to every message.")
+@click.option(
+    "--redact-with", metavar="MODULE:FUNCTION", help="Function of text to text, applied to every text of a row."
+)
 @click.option("--line-limit", default=LINE_LIMIT, show_default=True, type=click.IntRange(1), help="Bytes.")
+@click.option(
+    "--unpacked-limit",
+    default=UNPACKED_LIMIT,
+    show_default=True,
+    type=click.IntRange(1),
+    help="Bytes that a compressed file may hold.",
+)
 def import_traffic(file: Path, out: Path, **options: Any) -> None:
     """Read a traffic file (- is the standard input) into a directory and print what it holds as JSON.
 
@@ -109,6 +119,7 @@ def wanted_of(
     patterns: Sequence[str],
     redact_with: str | None,
     line_limit: int,
+    unpacked_limit: int,
 ) -> Wanted:
     """What the options ask for; raises ImportRefused."""
     if redact_with:
@@ -124,4 +135,5 @@ def wanted_of(
         donor=donor,
         seed=seed,
         line_limit=line_limit,
+        unpacked_limit=unpacked_limit,
     )

@@ -13,6 +13,13 @@ class TrafficSet(models.Model):
     source = models.CharField(max_length=200, help_text="name of the file it was read from")
     service = models.CharField(max_length=50, blank=True, help_text="slug of the service whose retention holds")
     imported = models.JSONField(default=dict, help_text="what the import said of the file: docs/traffic.md")
+    # By it, and by the digests of parts, sets that hold the same text are known. Lengths alone have none.
+    text_digest = models.CharField(
+        max_length=64,
+        blank=True,
+        db_index=True,
+        help_text="SHA-256 of the file that its text was read from: its own or, where text was joined, its donor's",
+    )
     # What was left out, row by row: problems.jsonl in the evidence store.
     problems_digest = models.CharField(max_length=64, blank=True)
     split = models.JSONField(default=dict, help_text="shares, seed, blocks and near-duplicates of the split")

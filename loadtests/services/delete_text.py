@@ -1,20 +1,22 @@
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
 from django.utils import timezone
 
 from loadtests import journal
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore, EvidenceUnreachable
+from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import Campaign, TrafficPart, TrafficSet
 from loadtests.services.refused import Refused
 from loadtests.traffic.outline import outline_lines
 
 
-def delete_text(*, traffic_set: TrafficSet, by: str, reason: str) -> None:
-    """Removes the rows of every part for good; an outline with their hashes, lengths and times stays.
+def delete_text(*, traffic_set: TrafficSet, by: str, reason: str, still_in: Sequence[TrafficSet] = ()) -> None:
+    """Removes the rows of every part for good; an outline with their hashes, lengths and times stays. ``still_in`` are
+    the other sets that hold the same text, for the history.
 
     Raises Refused while the set is in use, or where there is nothing to delete. After a crash at any point the next
     call finishes it: outlines are kept before a row is removed, and the set says so only once its rows are gone.
@@ -23,7 +25,7 @@ def delete_text(*, traffic_set: TrafficSet, by: str, reason: str) -> None:
     with act():
         # Read within the act: a campaign may have been planned on it since.
         held = refused_or(TrafficSet.objects.get(pk=traffic_set.pk))
-        store = EvidenceStore(settings.EVIDENCE_DIR)
+        store = evidence_store()
         parts = {part.kind: removed(part, store) for part in held.parts.order_by("kind")}
         TrafficSet.objects.filter(pk=held.pk).update(text_deleted_at=timezone.now(), text_deleted_by=by)
         journal.record(
@@ -33,6 +35,7 @@ def delete_text(*, traffic_set: TrafficSet, by: str, reason: str) -> None:
             reason=reason,
             digest=held.digest,
             parts=parts,
+            still_in=[one.pk for one in still_in],
         )
     traffic_set.refresh_from_db()
 
@@ -43,7 +46,7 @@ def keep_outlines(traffic_set: TrafficSet, by: str) -> None:
     missing = list(traffic_set.parts.filter(outline_digest="").order_by("kind"))
     if not missing:
         return
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store = evidence_store()
     outlines = {part.kind: store_outline(part, store) for part in missing}
     with act():
         for part in missing:
@@ -84,13 +87,17 @@ def holds_text(traffic_set: TrafficSet) -> bool:
 
 
 def store_outline(part: TrafficPart, store: EvidenceStore) -> str:
-    """Line by line: the rows are never all held."""
     try:
-        store.check(part.digest)
+        return outlined(part, store)
     except (EvidenceMissing, EvidenceDamaged) as error:
         raise Refused(f"the rows of {part} can't be outlined: {error}") from None
+
+
+def outlined(part: TrafficPart, store: EvidenceStore) -> str:
+    """Line by line: the rows are never all held."""
+    kept = store.file(part.digest)
     with tempfile.NamedTemporaryFile(dir=store.base, prefix=".outline-") as outline:
-        with store.path(part.digest).open("rb") as rows:
+        with kept.open("rb") as rows:
             outline.writelines(outline_lines(rows, name=str(part)))
         outline.flush()
         return store.put_file(Path(outline.name))
@@ -101,5 +108,12 @@ def removed(part: TrafficPart, store: EvidenceStore) -> dict[str, Any]:
     others = TrafficPart.objects.filter(digest=part.digest, set__text_deleted_at=None).exclude(set=part.set_id)
     shared = others.exists()
     if not shared:
-        store.forget(part.digest)
+        forgotten(part, store)
     return {"rows": part.digest, "outline": part.outline_digest, "shared": shared}
+
+
+def forgotten(part: TrafficPart, store: EvidenceStore) -> None:
+    try:
+        store.forget(part.digest)
+    except EvidenceUnreachable as error:
+        raise Refused(f"the rows of {part} can't be removed: {error}") from None

@@ -21,7 +21,8 @@ def outline_of(row: Row) -> dict[str, Any]:
         "arrival_s": row.arrival_s,
         "class": row.class_,
         "max_tokens": row.max_tokens,
-        "sampling": row.sampling.model_dump(mode="json"),
+        # Stop strings are text as well.
+        "sampling": row.sampling.model_dump(mode="json", exclude={"stop"}),
         "prompt_characters": sum(len(message.content) for message in row.messages),
         "prompt_sha256": prompt_sha256(row),
         "row_sha256": digest(row.content),

@@ -38,6 +38,12 @@ def level_times_ns(level: Level, *, seed: int, recorded_ns: Sequence[int]) -> li
         raise ValueError(f"level {level.name}: {error}") from None
 
 
+def busiest_second(times_ns: Sequence[int]) -> int:
+    """Most requests that leave within one second."""
+    ordered = sorted(times_ns)
+    return max((bisect_left(ordered, one + NANOSECONDS) - at for at, one in enumerate(ordered)), default=0)
+
+
 def plan_level(rows: Sequence[tuple[int, Row]], level: Level, *, seed: int, prefix: str) -> list[PlannedRequest]:
     """The level's requests: rows in file order meet the arrival times in order.
 

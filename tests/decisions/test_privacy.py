@@ -51,10 +51,7 @@ def traffic(service: Service) -> TrafficSet:
 
 
 def imported(service: Service, seed: int = 7, name: str = "demo") -> TrafficSet:
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name=name, by="engineer", seed=seed)
-    TrafficSet.objects.filter(pk=traffic.pk).update(service=service.slug)
-    traffic.refresh_from_db()
-    return traffic
+    return import_traffic(path=SUPPORT_ASSISTANT, name=name, by="engineer", service=service.slug, seed=seed)
 
 
 def rows_by_part(traffic: TrafficSet, store: EvidenceStore) -> dict[str, list[Row]]:
@@ -89,7 +86,7 @@ def test_the_rows_go_and_an_outline_stays(traffic: TrafficSet, owner: Account, s
                 "arrival_s": row.arrival_s,
                 "class": row.class_,
                 "max_tokens": row.max_tokens,
-                "sampling": {"temperature": 0.0, "top_p": 1.0, "seed": None, "stop": []} | line["sampling"],
+                "sampling": row.sampling.model_dump(include={"temperature", "top_p", "seed"}),
                 "prompt_characters": sum(len(message.content) for message in row.messages),
                 "prompt_sha256": prepared(row, Endpoint("http://any", "any"))[1],
                 "row_sha256": line["row_sha256"],
@@ -125,8 +122,6 @@ def test_a_decision_stands_and_is_verified_without_the_text(
     revision = started_brief(route, engineer)
     assert revision.traffic_set
     play(revision)
-    TrafficSet.objects.update(service=route.service.slug)
-    revision.traffic_set.refresh_from_db()
     delete_text(traffic_set=revision.traffic_set, by=owner, reason=REASON)
     kept = outlines(revision.traffic_set, store)
     for trial in Trial.objects.select_related("boot__campaign__part"):
@@ -249,8 +244,8 @@ def deleted_by(traffic: TrafficSet) -> str:
 
 def test_text_is_deleted_when_its_retention_is_past_and_not_before(service: Service, operator: Account) -> None:
     old, young = aged(imported(service, seed=7), 30.1), aged(imported(service, seed=8), 29.9)
-    other = aged(imported(service, seed=9), 4000)
-    TrafficSet.objects.filter(pk=other.pk).update(service="")
+    keeps = Service.objects.create(slug="keeps", name="Keeps", purpose="Keeps all", target="m", pool="cpu")
+    other = aged(imported(keeps, seed=9), 4000)
     delete_expired_text()
     assert not Event.objects.filter(kind="traffic-text-deleted").exists()
     set_privacy(service=service, retention_days=30, redactions=[], by=operator)
@@ -266,7 +261,6 @@ def test_a_set_that_fails_or_is_in_use_does_not_keep_the_others(
     set_privacy(service=service, retention_days=1, redactions=[], by=operator)
     measured = started_brief(route, engineer).traffic_set
     assert measured
-    TrafficSet.objects.update(service=service.slug)
     failing, last = imported(service, seed=8), imported(service, seed=9)
     for one in (measured, failing, last):
         aged(one, 3)

@@ -28,10 +28,13 @@ from tests.support.play import TARGET, play, started_brief
 
 pytestmark = pytest.mark.django_db
 
+# The demo's brief is for it.
+SERVICE = "support-assistant"
+
 
 @pytest.fixture
 def traffic() -> TrafficSet:
-    return import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer", seed=7)
+    return import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer", service=SERVICE, seed=7)
 
 
 def frozen(route: Route, engineer: Account, traffic: TrafficSet, **changes: Any) -> BriefRevision:
@@ -79,7 +82,7 @@ def test_a_judged_brief_opens_nothing_more(route: Route, engineer: Account) -> N
 
 def test_a_measuring_brief_opens_its_own_traffic_alone(route: Route, engineer: Account, traffic: TrafficSet) -> None:
     revision = measuring(frozen(route, engineer, traffic), engineer)
-    other = import_traffic(path=SUPPORT_ASSISTANT, name="split anew", by="engineer", seed=8)
+    other = import_traffic(path=SUPPORT_ASSISTANT, name="split anew", by="engineer", service=SERVICE, seed=8)
     with pytest.raises(Refused, match="names this held-out part, so it stays sealed"):
         open_for(revision, other.parts.get(kind="held-out"))
 
@@ -156,7 +159,9 @@ def test_the_same_rows_in_another_set_are_a_second_use(
 ) -> None:
     first = started_brief(route, engineer)
     play(first)
-    copy = TrafficSet.objects.create(name="copy", digest="e" * 64, rows=traffic.rows, source="", created_by="engineer")
+    copy = TrafficSet.objects.create(
+        name="copy", digest="e" * 64, rows=traffic.rows, service=traffic.service, created_by="engineer"
+    )
     for part in traffic.parts.all():
         TrafficPart.objects.create(
             set=copy, kind=part.kind, digest=part.digest, rows=part.rows, statistics=part.statistics
@@ -173,7 +178,7 @@ def test_what_another_split_of_the_same_rows_has_seen_is_used(
     """What one split holds out, another may have tuned on."""
     first = started_brief(route, engineer)
     play(first)
-    other = import_traffic(path=SUPPORT_ASSISTANT, name="Split again", by="engineer", seed=99)
+    other = import_traffic(path=SUPPORT_ASSISTANT, name="Split again", by="engineer", service=SERVICE, seed=99)
     second = frozen(route, engineer, other)
     (use,) = used_before(second)
     assert (use.brief_id, use.same_route, use.through) == (first.brief_id, True, str(first.traffic_set))
@@ -191,7 +196,7 @@ def test_an_export_that_overlaps_has_seen_what_it_holds(
     rows = SUPPORT_ASSISTANT.read_text(encoding="utf-8").splitlines()[first_row:last_row]
     export = tmp_path / "export.jsonl"
     export.write_text("\n".join(rows) + "\n", encoding="utf-8")
-    overlapping = import_traffic(path=export, name="Export", by="engineer", seed=99)
+    overlapping = import_traffic(path=export, name="Export", by="engineer", service=SERVICE, seed=99)
     first = measuring(frozen(route, engineer, overlapping), engineer)
     advance_brief(revision=first)
     (use,) = used_before(frozen(route, engineer, traffic))
@@ -209,7 +214,7 @@ def test_what_people_ask_every_week_is_no_second_use(
             row["messages"][-1]["content"] = row["messages"][-1]["content"][::-1]
     week = tmp_path / "week.jsonl"
     week.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
-    last_week = import_traffic(path=week, name="Last week", by="engineer", seed=7)
+    last_week = import_traffic(path=week, name="Last week", by="engineer", service=SERVICE, seed=7)
     advance_brief(revision=measuring(frozen(route, engineer, last_week), engineer))
     assert used_before(frozen(route, engineer, traffic)) == []
 

@@ -120,6 +120,29 @@ def test_what_comes_before_the_damage_is_kept(
 # Tables and lists
 
 
+def test_a_compressed_file_that_holds_more_than_the_limit_is_refused(tmp_path: Path) -> None:
+    bomb = b'{"prompt": "' + bytes(3_000_000).replace(b"\0", b"a") + b'", "output_tokens": 1}\n'
+    for name, content in (("bomb.gz", gzip.compress(bomb)), ("bomb.zst", zstd(bomb))):
+        assert len(content) < 10_000
+        (tmp_path / name).write_bytes(content)
+        with pytest.raises(ImportRefused) as refusal:
+            import_file(Wanted(tmp_path / name, unpacked_limit=1_000_000), tmp_path / "set")
+        assert str(refusal.value) == (
+            f"{name} unpacks to more than 1,000,000 bytes, the limit for a compressed file: split it, or raise "
+            "--unpacked-limit"
+        )
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["bomb.gz", "bomb.zst"]
+
+
+def test_a_donor_is_bounded_too_and_a_plain_file_is_not(tmp_path: Path) -> None:
+    (tmp_path / "donor.gz").write_bytes(gzip.compress(prompts(40)))
+    (tmp_path / "trace").write_text('{"prompt_tokens": 60, "max_tokens": 9}\n')
+    with pytest.raises(ImportRefused, match=r"donor\.gz unpacks to more than 100 bytes"):
+        import_file(Wanted(tmp_path / "trace", donor=tmp_path / "donor.gz", unpacked_limit=100), tmp_path / "set")
+    (tmp_path / "plain").write_bytes(prompts(40))
+    assert import_file(Wanted(tmp_path / "plain", unpacked_limit=100), tmp_path / "set")["rows"] == 40
+
+
 def test_a_stray_quote_spoils_its_own_line(imported: Callable[..., Any], tmp_path: Path) -> None:
     lines = [f"{at},10,10" for at in range(10_000)]
     lines[100] = '"' + lines[100]

@@ -1,6 +1,7 @@
 """What must not be kept is taken out of every message before anything is stored, and the set says so."""
 
 import json
+import re
 import sys
 import traceback
 from collections.abc import Callable
@@ -15,7 +16,8 @@ from hypothesis import strategies as st
 from config.cli import main
 from loadtests.redacting import redaction_of, redaction_of_service
 from loadtests.traffic.importers import ImportRefused, Redaction, Rules, Wanted, import_file, read_pattern
-from loadtests.traffic.importers.redaction import Redactor
+from loadtests.traffic.importers.drafts import Draft
+from loadtests.traffic.importers.redaction import Redactor, problem_of
 
 MAIL = r"[\w.]+@[\w.]+\w"
 PHONE = r"\+?\d[\d ]{6,}\d"
@@ -139,7 +141,11 @@ def test_a_function_that_fails_refuses_the_file_without_quoting_it(
     ("patterns", "said"),
     [
         ((("ok", ""), ("(a", "")), "line 2: '(a' is no regular expression: missing ), unterminated subpattern"),
-        ((("a*", ""),), "line 1: 'a*' matches the empty text"),
+        ((("a*", ""),), "line 1: 'a*' can match where there is nothing, and would put its replacement between"),
+        ((("ok", ""), (r"\b", "")), r"line 2: '\\b' can match where there is nothing"),
+        (((r"(?=@)", ""),), "line 1: '(?=@)' can match where there is nothing"),
+        (((r"(?<=: ).{0,9}", ""),), "line 1: '(?<=: ).{0,9}' can match where there is nothing"),
+        (((r"@|$", ""),), "line 1: '@|$' can match where there is nothing"),
         ((("a" * 501, ""),), "line 1: longer than 500 characters"),
         ((("a", "b" * 501),), "line 1: longer than 500 characters"),
         ((("\ud800", ""),), "line 1: a character that is no Unicode text"),
@@ -152,6 +158,97 @@ def test_an_expression_that_cannot_be_used_is_named(patterns: tuple[tuple[str, s
     assert str(refusal.value).startswith(said)
     with pytest.raises(ImportRefused, match="redaction, "):
         redaction_of(patterns, None)
+
+
+PIECES = st.sampled_from(
+    [
+        "a",
+        ".",
+        "@",
+        r"\b",
+        r"\B",
+        "^",
+        "$",
+        "x*",
+        "y?",
+        "z+",
+        "(?=a)",
+        "(?<=a)",
+        "(?!a)",
+        "(a)?",
+        "(b|)",
+        r"\d{0,2}",
+        "(?i:q)",
+    ]
+)
+
+
+@given(st.lists(PIECES, min_size=1, max_size=5), st.booleans(), st.text(st.sampled_from("ab@x1 q\n"), max_size=12))
+def test_an_expression_that_is_accepted_never_matches_nothing(pieces: list[str], either: bool, text: str) -> None:
+    pattern = ("|" if either else "").join(pieces)
+    if problem_of(pattern, "") is None:
+        assert all(match.group() for match in re.finditer(pattern, text))
+
+
+def test_a_group_that_is_referred_to_is_as_long_as_it_was() -> None:
+    assert problem_of(r"(a|bc)\1", "") is None
+    assert problem_of(r"(a?)\1", "") is not None
+
+
+# Every text of a row, not its prompt alone
+
+
+def test_stop_strings_names_and_classes_are_redacted_too(imported: Import) -> None:
+    def row(number: int, conversation: str) -> str:
+        whole = {
+            "id": f"{number}:ann@example.org",
+            "conversation": conversation,
+            "tenant": "ann@example.org",
+            "class": "mail to ann@example.org",
+            "messages": [{"role": "user", "content": "Hello"}],
+            "sampling": {"stop": ["ann@example.org:", "\n"]},
+            "max_tokens": 8,
+        }
+        return json.dumps(whole) + "\n"
+
+    people = ["ann@example.org", "bob@example.org", "ann@example.org"]
+    document, rows, problems = imported("".join(map(row, range(3), people)), Redaction(((MAIL, "[mail]"),)))
+    found = [json.loads(line) for line in rows.splitlines()]
+    assert "example.org" not in rows + problems + json.dumps(document["classes"])
+    assert [one["conversation"] for one in found] == ["[mail]-2", "[mail]-4", "[mail]-2"]
+    assert [one["turn"] for one in found] == [1, 1, 2]
+    assert [one["id"] for one in found] == ["0:[mail]-1", "1:[mail]-3", "2:[mail]-5"]
+    assert {(one["tenant"], one["class"]) for one in found} == {("[mail]", "mail to [mail]")}
+    assert [one["sampling"]["stop"] for one in found] == [["[mail]:", "\n"]] * 3
+    assert document["redaction"]["rows"] == 3
+    assert document["redaction"]["replaced"] == {MAIL: 15}
+
+
+def test_a_stop_string_of_which_nothing_is_left_is_dropped(imported: Import) -> None:
+    whole = {"prompt": "Hello", "sampling": {"stop": ["ann@example.org", "."]}, "max_tokens": 8}
+    _, rows, _ = imported(json.dumps(whole) + "\n", Redaction(((MAIL, ""),)))
+    assert json.loads(rows)["sampling"]["stop"] == ["."]
+
+
+def test_the_names_of_fields_left_aside_are_redacted_too(imported: Import) -> None:
+    body = {"prompt": "hello", "max_tokens": 8, "ann@example.org": 1}
+    batch = {"custom_id": "1", "url": "/v1/chat/completions", "body": body}
+    document, _, _ = imported(json.dumps(batch) + "\n", Redaction(((r"ann@[\w.]+", "[mail]"),)))
+    assert document["unread_fields"] == {"body.[mail]": 1}
+
+
+def test_the_sessions_of_a_trace_are_redacted_too(imported: Import) -> None:
+    lines = [
+        {"timestamp": at, "input_length": 9, "output_length": 9, "session_id": f"s-{who}@example.org"}
+        for at, who in enumerate(["ann", "bob", "ann"])
+    ]
+    content = "".join(json.dumps(line) + "\n" for line in lines)
+    _, rows, _ = imported(content, Redaction(((MAIL, "[mail]"),)), format="mooncake")
+    assert [json.loads(line)["conversation"] for line in rows.splitlines()] == [
+        "s-[mail]-1",
+        "s-[mail]-2",
+        "s-[mail]-1",
+    ]
 
 
 def test_what_is_written_after_the_last_arrow_is_the_replacement() -> None:
@@ -182,9 +279,9 @@ def test_a_function_that_cannot_be_loaded_is_named(path: str, said: str) -> None
 @given(st.lists(st.text(), min_size=1, max_size=4), st.text(max_size=5).filter(lambda put: "@" not in put))
 def test_no_match_is_left_whatever_the_text(texts: list[str], put: str) -> None:
     redactor = Redactor(Redaction((("@+", put.replace("\0", "").encode("utf-8", "ignore").decode()),)))
-    clean, changed = redactor.redacted([{"role": "user", "content": text} for text in texts], 1)
-    assert clean is not None
-    assert not any("@" in one["content"] for one in clean)
+    clean, changed = redactor.redacted(Draft(1, 1, messages=[{"role": "user", "content": text} for text in texts]))
+    assert clean.messages
+    assert not any("@" in one["content"] for one in clean.messages)
     assert changed.row == any("@" in text for text in texts)
 
 

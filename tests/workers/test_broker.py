@@ -1,6 +1,5 @@
 """The broker of this installation, whichever it is: what is sent by name arrives on the pool's own queue."""
 
-import time
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -83,13 +82,36 @@ def test_a_message_that_cannot_be_written_whole_is_not_there(
         files._get("waiting")
 
 
-def test_a_table_of_queues_that_is_being_created_is_waited_for(files: Any, tmp_path: Path) -> None:
-    files._queue_bind("waiting", "waiting", "", "waiting")
-    table = tmp_path / "control" / "waiting.exchange"
-    whole = table.read_bytes()
-    table.write_bytes(b"")
-    with ThreadPoolExecutor(1) as pool:
-        found = pool.submit(files.get_table, "waiting")
-        time.sleep(0.05)
-        table.write_bytes(whole)
-        assert [entry.queue for entry in found.result()] == ["waiting"]
+def table_of(tmp_path: Path, exchange: str) -> Path:
+    return tmp_path / "control" / f"{exchange}.exchange"
+
+
+@pytest.mark.parametrize("left", [b"", b'[["waiting", "", "wai', b"null"])
+def test_a_table_that_a_killed_process_left_empty_is_written_again(files: Any, tmp_path: Path, left: bytes) -> None:
+    # What is bound is remembered for the process, so another test's name would be bound already.
+    name = f"waiting-{uuid.uuid4().hex[:8]}"
+    files.queue_declare(name)
+    files.exchange_declare(name, "direct")
+    files.queue_bind(name, name, name)
+    table_of(tmp_path, name).write_bytes(left)
+    files.basic_publish(files.prepare_message("work"), name, name)
+    assert files._get(name)["body"]
+    assert [entry.queue for entry in files.get_table(name)] == [name]
+
+
+def test_a_table_that_was_empty_before_anyone_came_is_filled_by_the_first_who_binds(files: Any, tmp_path: Path) -> None:
+    (tmp_path / "control").mkdir()
+    table_of(tmp_path, "imports").touch()
+    assert files.get_table("imports") == []
+    files._queue_bind("imports", "imports", "", "imports")
+    assert [entry.queue for entry in files.get_table("imports")] == ["imports"]
+
+
+def test_queues_that_are_bound_at_once_are_all_in_the_table(files: Any, tmp_path: Path) -> None:
+    names = [f"queue-{number}" for number in range(40)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(lambda name: files._queue_bind("all", name, "", name), names))
+    assert sorted(entry.queue for entry in files.get_table("all")) == sorted(names)
+    files._delete(names[0], "all", names[0], "")
+    assert len(files.get_table("all")) == len(names) - 1
+    assert [one.name for one in (tmp_path / "control").iterdir() if one.name.endswith(".draft")] == []

@@ -5,11 +5,13 @@ from loadtests.traffic.importers.importing import FORMAT_NAMES, LINE_LIMIT, Want
 from loadtests.traffic.importers.mapped import TARGETS, read_mapping
 from loadtests.traffic.importers.problems import ImportRefused, Problem, Reason
 from loadtests.traffic.importers.redaction import Redaction, read_pattern
+from loadtests.traffic.importers.source import UNPACKED_LIMIT
 
 __all__ = [
     "FORMAT_NAMES",
     "LINE_LIMIT",
     "TARGETS",
+    "UNPACKED_LIMIT",
     "ImportRefused",
     "LengthRow",
     "Problem",

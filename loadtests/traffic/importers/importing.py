@@ -48,7 +48,7 @@ from loadtests.traffic.importers.problems import (
 )
 from loadtests.traffic.importers.records import Found, json_lines, json_list, table
 from loadtests.traffic.importers.redaction import Redactor
-from loadtests.traffic.importers.source import Source, opened
+from loadtests.traffic.importers.source import UNPACKED_LIMIT, Source, opened
 
 AUTO = "auto"
 SHAPES: dict[str, Shape] = {"csv": "csv", "tsv": "tsv", "jsonl": "json", "json": "json"}
@@ -68,7 +68,8 @@ def tell_nobody(done: int, of: int) -> None:
 
 @dataclass(frozen=True)
 class Wanted:
-    """What the engineer asked for. ``line_limit`` is in bytes; ``seed`` draws the donors."""
+    """What the engineer asked for. The limits are in bytes, ``unpacked_limit`` of what a compressed file holds;
+    ``seed`` draws the donors."""
 
     path: Path
     format: str = AUTO
@@ -79,6 +80,7 @@ class Wanted:
     donor: Path | None = None
     seed: int = 0
     line_limit: int = LINE_LIMIT
+    unpacked_limit: int = UNPACKED_LIMIT
 
 
 def import_file(
@@ -208,7 +210,7 @@ class Reading:
 
     def read(self) -> dict[str, Any]:
         """Gives the description of the file itself."""
-        with opened(self.wanted.path) as source:
+        with opened(self.wanted.path, self.wanted.unpacked_limit) as source:
             try:
                 line = self._read_rows(source)
             except Unreadable as error:
@@ -242,7 +244,7 @@ class Reading:
         return line
 
     def _leave_aside(self, name: str, count: int) -> None:
-        name = name_shown(name)
+        name = name_shown(self.redactor.field_name(name))
         if name in self.unread or len(self.unread) < MOST_NAMES:
             self.unread[name] += count
 
@@ -260,8 +262,8 @@ class Reading:
     def _take(self, draft: Draft) -> None:
         own_id = draft.id is not None
         try:
-            messages, changed = self.redactor.redacted(draft.messages, draft.line)
-            entry = entry_of(draft._replace(messages=messages), self.wanted.rules)
+            clean, changed = self.redactor.redacted(draft)
+            entry = entry_of(clean, self.wanted.rules)
             self.rows.check(entry)
             self.rows.note(entry, own_id=own_id)
             if self._donors:
@@ -337,7 +339,12 @@ Divided = Callable[[Donor], Donors]
 def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -> Donor:
     """The donor set: a file of real text in a format that is known, such as the rows.jsonl of an import."""
     log = Log(file_shown(path), problems, refuse=wanted.refuse)
-    asked = Wanted(path, rules=Rules(redaction=wanted.rules.redaction), line_limit=wanted.line_limit)
+    asked = Wanted(
+        path,
+        rules=Rules(redaction=wanted.rules.redaction),
+        line_limit=wanted.line_limit,
+        unpacked_limit=wanted.unpacked_limit,
+    )
     reading = Reading(asked, log, Gathered(Spool(file), payloads=True))
     source = reading.read()
     rows = reading.rows

@@ -1,12 +1,13 @@
-"""Prompts are personal data: what must not be kept is taken out of every message before anything is stored."""
+"""Prompts are personal data: what must not be kept is taken out of every text of a row before anything is stored."""
 
 import re
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, NamedTuple
 
-from loadtests.traffic.importers.drafts import Messages
+from loadtests.traffic.importers.drafts import Draft
 from loadtests.traffic.importers.problems import ImportRefused
 
 REPLACEMENT = "[redacted]"
@@ -48,11 +49,23 @@ def problem_of(pattern: str, replacement: str) -> str | None:
     if not all(is_text(one) for one in (pattern, replacement)):
         return "a character that is no Unicode text, or NUL"
     try:
-        compiled = re.compile(pattern)
+        least = least_length(re.compile(pattern))
     except (re.error, RecursionError, OverflowError) as error:
         return f"{pattern!r} is no regular expression: {error}"
-    # It would put its replacement between all characters.
-    return f"{pattern!r} matches the empty text" if compiled.search("") else None
+    if least:
+        return None
+    return (
+        f"{pattern!r} can match where there is nothing, and would put its replacement between characters: let it take "
+        "one character at least, + instead of * or {1,9} instead of {0,9}"
+    )
+
+
+def least_length(compiled: re.Pattern[str]) -> int:
+    """Of a match, in characters: what is accepted never matches the empty text, wherever it stands. A search of sample
+    texts would not do, since boundaries and looks around match in some texts alone."""
+    # The parser has no public name; it is the one that tells.
+    least, _ = re._parser.parse(compiled.pattern, compiled.flags).getwidth()  # type: ignore[attr-defined]
+    return int(least)
 
 
 def is_text(text: str) -> bool:
@@ -84,23 +97,47 @@ class Redactor:
             (pattern, re.compile(pattern), replacement.replace("\\", r"\\"))
             for pattern, replacement in (redaction.patterns if redaction else ())
         ]
+        self._numbers: dict[str, int] = {}
+        # The same few names in every record.
+        self.field_name = lru_cache(maxsize=1024)(self._field_name)
         self.rows = 0
         self.replaced: Counter[str] = Counter()
 
-    def redacted(self, messages: Messages | None, line: int) -> tuple[Messages | None, Changed]:
-        """The messages without what must not be kept; raises ImportRefused where the function fails."""
+    def redacted(self, draft: Draft) -> tuple[Draft, Changed]:
+        """The request without what must not be kept, in any of its texts; raises ImportRefused where the function
+        fails."""
         replaced: Counter[str] = Counter()
-        if messages is None or self._redaction is None:
-            return messages, Changed(replaced, row=False)
-        clean = [{**one, "content": self._text(one["content"], replaced, line)} for one in messages]
-        return clean, Changed(replaced, row=clean != messages)
+        if self._redaction is None:
+            return draft, Changed(replaced, row=False)
 
-    def _text(self, text: str, replaced: Counter[str], line: int) -> str:
+        def text(found: str) -> str:
+            return self._text(found, replaced, f"in line {draft.line}")
+
+        clean = draft._replace(
+            id=self._name(draft.id, text),
+            conversation=self._name(draft.conversation, text),
+            class_=text(draft.class_) if draft.class_ else draft.class_,
+            tenant=text(draft.tenant) if draft.tenant else "",
+            messages=draft.messages and [{**one, "content": text(one["content"])} for one in draft.messages],
+            sampling=without_in_stop(draft.sampling, text),
+        )
+        return clean, Changed(replaced, row=clean != draft)
+
+    def _name(self, name: str | None, text: Redact) -> str | None:
+        """Two rows or conversations stay two: a name that changed gets a number of its own, in order of the file."""
+        if not name or (clean := text(name)) == name:
+            return name
+        return f"{clean}-{self._numbers.setdefault(name, len(self._numbers) + 1)}"
+
+    def _field_name(self, name: str) -> str:
+        return self._text(name, Counter(), "on the name of a field") if self._redaction else name
+
+    def _text(self, text: str, replaced: Counter[str], where: str) -> str:
         for pattern, compiled, replacement in self._patterns:
             text, count = compiled.subn(replacement, text)
             if count:
                 replaced[pattern] += count
-        return text if self._call is None else called(self._call, text, f"{self._path} failed in line {line}")
+        return text if self._call is None else called(self._call, text, f"{self._path} failed {where}")
 
     def count(self, changed: Changed) -> None:
         """For rows that are kept."""
@@ -118,6 +155,14 @@ class Redactor:
             "rows": self.rows,
             "replaced": {pattern: self.replaced[pattern] for pattern, _ in self._redaction.patterns},
         }
+
+
+def without_in_stop(sampling: dict[str, Any] | None, text: Redact) -> dict[str, Any] | None:
+    """A stop string of which nothing is left would stop every answer at once: it is dropped."""
+    if sampling is None or not isinstance(sampling.get("stop"), list):
+        return sampling
+    clean = [text(one) if isinstance(one, str) else one for one in sampling["stop"]]
+    return {**sampling, "stop": [one for one, was in zip(clean, sampling["stop"], strict=True) if one or not was]}
 
 
 def called(call: Redact, text: str, failure: str) -> str:

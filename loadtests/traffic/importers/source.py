@@ -10,7 +10,7 @@ from typing import Any
 
 import pyarrow
 
-from loadtests.traffic.importers.problems import file_shown
+from loadtests.traffic.importers.problems import ImportRefused, file_shown
 from loadtests.traffic.importers.zstd_blocks import CUT, ZSTD, Blocks, Content
 
 CHUNK = 1 << 18
@@ -18,6 +18,8 @@ CHUNK_COMPRESSED = 1 << 14
 # A read of Arrow's that meets damage gives nothing at all, so little is asked for at a time.
 PIECE = 1 << 8
 GZIP = b"\x1f\x8b"
+# Bytes that a compressed file may hold: a megabyte can unpack to a gigabyte, a few of them to more than any disk.
+UNPACKED_LIMIT = 64_000_000_000
 
 
 class Damaged(Exception):
@@ -47,8 +49,8 @@ class Source:
     """``damage`` tells, once the chunks are used up, what is wrong with a compressed file; what came before it
     counts. ``document`` names the file as it lies there, compressed or not."""
 
-    def __init__(self, path: Path, hashed: HashedFile) -> None:
-        self._hashed = hashed
+    def __init__(self, path: Path, hashed: HashedFile, unpacked_limit: int) -> None:
+        self._hashed, self._unpacked_limit = hashed, unpacked_limit
         self._file = io.BufferedReader(hashed, CHUNK)
         self.name = file_shown(path)
         self.damage: str | None = None
@@ -56,10 +58,23 @@ class Source:
         self.compression = "gzip" if start[:2] == GZIP else "zstd" if start[:4] == ZSTD else None
 
     def chunks(self) -> Iterator[bytes]:
+        """Raises ImportRefused for a compressed file that holds more than the limit."""
+        content = CONTENTS[self.compression](self._file)
         try:
-            yield from CONTENTS[self.compression](self._file)
+            yield from self._bounded(content) if self.compression else content
         except Damaged as error:
             self.damage = " ".join(str(error).split())[:200]
+
+    def _bounded(self, content: Iterator[bytes]) -> Iterator[bytes]:
+        unpacked = 0
+        for chunk in content:
+            unpacked += len(chunk)
+            if unpacked > self._unpacked_limit:
+                raise ImportRefused(
+                    f"{self.name} unpacks to more than {self._unpacked_limit:,} bytes, the limit for a compressed "
+                    "file: split it, or raise --unpacked-limit"
+                )
+            yield chunk
 
     @property
     def bytes_read(self) -> int:
@@ -145,6 +160,6 @@ CONTENTS: dict[str | None, Callable[[Content], Iterator[bytes]]] = {
 
 
 @contextmanager
-def opened(path: Path) -> Iterator[Source]:
+def opened(path: Path, unpacked_limit: int = UNPACKED_LIMIT) -> Iterator[Source]:
     with path.open("rb", buffering=0) as raw, HashedFile(raw) as hashed:
-        yield Source(path, hashed)
+        yield Source(path, hashed, unpacked_limit)
