@@ -23,6 +23,12 @@ VAR = Path(env.str("DRAFTPROOF_VAR", str(BASE_DIR / "var"))).resolve()
 # Prompts lie here: it is this installation's alone.
 VAR.mkdir(mode=0o700, parents=True, exist_ok=True)
 EVIDENCE_DIR = VAR / "evidence"
+# s3://bucket/prefix where evidence is kept in a bucket. boto3 itself finds the keys.
+EVIDENCE_URL = env.str("DRAFTPROOF_EVIDENCE", "")
+EVIDENCE_ENDPOINT = env.str("AWS_ENDPOINT_URL_S3", "") or env.str("AWS_ENDPOINT_URL", "")
+EVIDENCE_REGION = env.str("AWS_REGION", "")
+# What needs a file on this machine reads a copy.
+EVIDENCE_COPIES_DIR = VAR / "evidence-copies"
 MODELS_DIR = VAR / "models"
 RUNS_DIR = VAR / "runs"
 UPLOADS_DIR = VAR / "uploads"
@@ -177,9 +183,13 @@ FILE_UPLOAD_HANDLERS = ["decisions.pages.uploads.BoundedUpload"]
 UPLOADS_DIR.mkdir(mode=0o700, parents=True, exist_ok=True)
 FILE_UPLOAD_TEMP_DIR = UPLOADS_DIR
 UPLOAD_LIMIT_BYTES = env.int("DRAFTPROOF_UPLOAD_MB", 4000) * 1_000_000
+# A compressed file may hold a thousand times its size.
+UNPACKED_LIMIT_BYTES = env.int("DRAFTPROOF_UNPACKED_GB", 64) * 1_000_000_000
 
-# A function of text to text, package.module:function, that every imported message goes through.
+# A function of text to text, package.module:function, that every imported text goes through.
 REDACT_WITH = env.str("DRAFTPROOF_REDACT", "")
+# Days for which the text of traffic of no service is kept: nobody sets a retention for it. 0 keeps it.
+RETENTION_DAYS = env.int("DRAFTPROOF_RETENTION_DAYS", 30)
 
 REDIS_URL = env.str("REDIS_URL", "")
 BROKER_DIR = VAR / "broker"
@@ -219,6 +229,9 @@ CELERY_BEAT_SCHEDULE = {
 IMPORT_LIMIT_S = 2 * 3600
 IMPORT_SILENCE_S = 20 * 60
 
+# How long the client is tried against a server that answers at once, before a campaign's first engine starts.
+SELF_TEST_S = 3.0
+
 # A running boot or import beats at least this often and is lost after three missed beats.
 HEARTBEAT_S = 5
 
@@ -228,6 +241,10 @@ LOGGING = {
     "formatters": {"line": {"format": "%(asctime)s %(levelname)s %(name)s %(message)s"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
     "root": {"handlers": ["console"], "level": "INFO"},
-    # The broker made of files has no host name and need not say so at every connection.
-    "loggers": {"kombu.connection": {"level": "ERROR"}},
+    "loggers": {
+        # The broker made of files has no host name and need not say so at every connection.
+        "kombu.connection": {"level": "ERROR"},
+        # Where each process found its keys.
+        "botocore.credentials": {"level": "WARNING"},
+    },
 }

@@ -11,6 +11,8 @@ from django.db import connection
 from django.test import TransactionTestCase
 
 from decisions.models import Account, Route, Service
+from loadtests.evidence.bucket import Address
+from tests.support import buckets
 
 PASSWORD = "correct horse battery staple"
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
@@ -19,9 +21,38 @@ SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 @pytest.fixture(autouse=True)
 def var_of_its_own(settings: Any, tmp_path: Path) -> None:
     """No test writes into the installation's own directories."""
-    settings.EVIDENCE_DIR = tmp_path / "evidence"
+    settings.EVIDENCE_DIR, settings.EVIDENCE_URL = tmp_path / "evidence", ""
+    settings.EVIDENCE_COPIES_DIR = tmp_path / "evidence-copies"
     settings.RUNS_DIR = tmp_path / "runs"
     settings.UPLOADS_DIR = settings.FILE_UPLOAD_TEMP_DIR = tmp_path / "uploads"
+
+
+@pytest.fixture(autouse=True)
+def short_self_test(settings: Any) -> None:
+    settings.SELF_TEST_S = 0.2
+
+
+@pytest.fixture(scope="session")
+def s3(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    """The address of an S3 server."""
+    with buckets.s3_server(tmp_path_factory.mktemp("s3") / "log") as endpoint:
+        yield endpoint
+
+
+@pytest.fixture
+def bucket(s3: str, monkeypatch: pytest.MonkeyPatch) -> Address:
+    """A new bucket on it, and the keys in the environment."""
+    for name, value in buckets.KEYS.items():
+        monkeypatch.setenv(name, value)
+    return buckets.new_bucket(s3)
+
+
+@pytest.fixture
+def kept_in_a_bucket(bucket: Address, settings: Any) -> Address:
+    """The installation's evidence."""
+    settings.EVIDENCE_URL = f"s3://{bucket.bucket}/{bucket.prefix}"
+    settings.EVIDENCE_ENDPOINT, settings.EVIDENCE_REGION = bucket.endpoint, bucket.region
+    return bucket
 
 
 @pytest.fixture

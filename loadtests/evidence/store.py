@@ -24,13 +24,22 @@ TEMPORARY = (".incoming-", ".outline-")
 
 
 class EvidenceMissing(LookupError):
-    """The store holds nothing of this digest."""
+    """Nothing of this digest is to be had."""
+
+
+class EvidenceUnreachable(EvidenceMissing, OSError):
+    """The store can't be asked now, or refuses. Whether it holds the bytes nobody can say; what was to be kept isn't.
+    ``passing``: it may well be back in a while."""
+
+    def __init__(self, why: str, *, passing: bool = True) -> None:
+        super().__init__(why)
+        self.passing = passing
 
 
 class EvidenceDamaged(RuntimeError):
     """The bytes under a digest are not the bytes that were put there."""
 
-    def __init__(self, wanted: str, path: Path, found: str) -> None:
+    def __init__(self, wanted: str, path: Path | str, found: str) -> None:
         super().__init__(f"evidence {wanted} is damaged: {path} holds bytes of digest {found}")
         self.digest, self.path, self.found = wanted, path, found
 
@@ -83,14 +92,17 @@ def write_durably(path: Path, content: bytes, mode: int = 0o644) -> None:
 
 
 class EvidenceStore:
+    """Evidence in a directory; ``loadtests.evidence.bucket`` has the same in a bucket."""
+
     def __init__(self, root: Path) -> None:
         self.root = root
         self.base = root / "sha256"
 
     def path(self, wanted: str) -> Path:
-        if not DIGEST.fullmatch(wanted):
-            raise ValueError(f"not a SHA-256 digest of 64 lower-case hexadecimal digits: {wanted!r}")
-        return self.base / wanted[:2] / wanted[2:]
+        return self.base / place_of(wanted)
+
+    def reach(self) -> None:
+        """Raises EvidenceUnreachable where nothing can be kept. A directory is made when it is first needed."""
 
     def has(self, wanted: str) -> bool:
         return self.path(wanted).is_file()
@@ -131,6 +143,17 @@ class EvidenceStore:
         if (found := digest_of_file(path)) != wanted:
             raise EvidenceDamaged(wanted, path, found)
 
+    def size(self, wanted: str) -> int:
+        try:
+            return self.path(wanted).stat().st_size
+        except FileNotFoundError:
+            raise EvidenceMissing(f"no evidence {wanted} in {self.root}") from None
+
+    def file(self, wanted: str) -> Path:
+        """A file on this machine that holds the bytes, checked; for reading. Raises as ``get``."""
+        self.check(wanted)
+        return self.path(wanted)
+
     def forget(self, wanted: str) -> None:
         """Remove the bytes of this digest for good; that there are none is no fault."""
         path = self.path(wanted)
@@ -155,6 +178,13 @@ class EvidenceStore:
         final = self.path(name)
         make_directory(final.parent, PRIVATE_DIRECTORY)
         write(final)
+
+
+def place_of(wanted: str) -> str:
+    """Under which name a store keeps the bytes of this digest."""
+    if not DIGEST.fullmatch(wanted):
+        raise ValueError(f"not a SHA-256 digest of 64 lower-case hexadecimal digits: {wanted!r}")
+    return f"{wanted[:2]}/{wanted[2:]}"
 
 
 def digest_of_file(path: Path) -> str:

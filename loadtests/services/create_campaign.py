@@ -26,6 +26,7 @@ def create_campaign(
     budget_engine_minutes: float,
     max_reattempts: int,
     by: str,
+    max_client_lag_ms: float | None = None,
 ) -> Campaign:
     """Plans a campaign and queues it. Raises ValueError when its part of the traffic is too small."""
     part = TrafficPart.objects.get(set=traffic_set, kind=PART_OF[Campaign.Purpose(purpose)])
@@ -42,7 +43,14 @@ def create_campaign(
         stretches=part.stretches,
     )
     plan = plan_document(
-        purpose, brief=brief_digest, part=part.digest, levels=levels, deadlines=deadlines, seed=seed, boots=boots
+        purpose,
+        brief=brief_digest,
+        part=part.digest,
+        levels=levels,
+        deadlines=deadlines,
+        seed=seed,
+        boots=boots,
+        max_client_lag_ms=max_client_lag_ms,
     )
     with act():
         campaign = Campaign.objects.create(

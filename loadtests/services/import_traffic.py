@@ -7,12 +7,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from django.conf import settings
 from django.db import DatabaseError
 
 from loadtests import journal, uploads
 from loadtests.canonical import digest_of
-from loadtests.evidence.store import EvidenceStore, digest_of_file
+from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable, digest_of_file
+from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
 from loadtests.services.give_service import give_service
@@ -24,15 +24,16 @@ from loadtests.traffic.importers import Wanted, import_file
 from loadtests.traffic.joined import Joining, read_trace, readable_twice
 from loadtests.traffic.near_duplicates import check_similarity, read_prompts
 from loadtests.traffic.part_index import PartIndex, index_content, prompt_hashes
-from loadtests.traffic.part_statistics import Side, part_statistics
+from loadtests.traffic.part_statistics import Side, followers, part_statistics
 from loadtests.traffic.parts import part_file, write_parts
-from loadtests.traffic.time_blocks import width_ns
+from loadtests.traffic.time_blocks import block_starts, width_ns
 
 SCHEMA = "draftproof.traffic-set/1"
 SHARES = {"tuning": 0.35, "held-out": 0.5, "evaluation": 0.15}
 SIMILARITY = 0.8
 LONGEST_NAME = 120
 LONGEST_SOURCE = 200
+SEARCHING = "looking for near-duplicates"
 NO_TEXT = "none: there is no text to compare"
 
 Tell = Callable[[str, int, int], None]
@@ -63,11 +64,11 @@ def import_traffic(
 ) -> TrafficSet:
     """Reads, splits and stores a traffic file.
 
-    ``tell`` hears how far it is: stages "reading" (bytes), "comparing prompts" and "writing" (rows); where a donor
-    gives its text, those compared are the donor's, and "joining text" (bytes) comes after. ``also`` is done in the act
-    that creates the set. Raises ImportRefused, ValueError, OSError, or what these two raise, and then leaves nothing
-    behind. The same file split in the same way is the same set: it is returned, not imported twice, and refused where
-    it was to have another name or service.
+    ``tell`` hears how far it is: stages "reading" (bytes), "reading prompts" (rows), "looking for near-duplicates"
+    (bands of signatures) and "writing" (rows); where a donor gives its text, the prompts are the donor's, and "joining
+    text" (bytes) comes after. ``also`` is done in the act that creates the set. Raises ImportRefused, ValueError,
+    OSError, or what these two raise, and then leaves nothing behind. The same file split in the same way is the same
+    set: it is returned, not imported twice, and refused where it was to have another name or service.
     """
     check_name(name)
     given(shares)
@@ -97,6 +98,11 @@ class Split:
     block_s: float
     similarity: float
 
+    def check_blocks(self, columns: Columns, *, timed: bool) -> None:
+        """Raises ValueError, before prompts are compared for minutes."""
+        if timed:
+            block_starts(columns.arrivals_ns, block_s=self.block_s)
+
     def divided(self, columns: Columns, alike: Alike, *, timed: bool) -> Division:
         return divide(columns, alike, shares=self.shares, seed=self.seed, block_s=self.block_s, timed=timed)
 
@@ -116,8 +122,10 @@ class Found:
         """Gives the lengths of the prompts, and their unit."""
         self.imported = import_file(wanted, self._scratch / "set", partial(self._tell, "reading"))
         self.columns = read_columns(self._rows)
+        timed = not self.imported["needs_arrival_process"]
+        self._split.check_blocks(self.columns, timed=timed)
         prompts, unit, alike = self._prompts(self._split.similarity)
-        self.division = self._split.divided(self.columns, alike, timed=not self.imported["needs_arrival_process"])
+        self.division = self._split.divided(self.columns, alike, timed=timed)
         return prompts, unit
 
     def _joined(self, wanted: Wanted) -> tuple[Int64, str]:
@@ -131,7 +139,8 @@ class Found:
             division,
             similarity=self._split.similarity,
             scratch=self._scratch,
-            tell=partial(self._tell, "comparing prompts"),
+            tell=partial(self._tell, "reading prompts"),
+            tell_bands=partial(self._tell, SEARCHING),
         )
         told = partial(self._tell, "joining text")
         self.imported = import_file(wanted, self._scratch / "set", told, joining.divide_donors)
@@ -148,7 +157,8 @@ class Found:
             for place, kind in enumerate(self.division.kinds)
         }
         self.statistics = {kind: part_statistics(side) for kind, side in sides.items()}
-        compared = comparison(sample(sides["tuning"]), sample(sides["held-out"]))
+        tuning, held_out = (sample(sides[kind], self.division) for kind in ("tuning", "held-out"))
+        compared = comparison(tuning, held_out, dealt="time blocks" if timed else "groups of conversations")
         self.set_statistics = {**part_statistics(whole), "comparison": compared}
 
     def _write(self) -> None:
@@ -174,17 +184,34 @@ class Found:
     def _prompts(self, similarity: float) -> tuple[Int64, str, Alike]:
         if self.columns.prompt_tokens is not None:
             return self.columns.prompt_tokens, "tokens", Alike(NO_PAIRS, similarity, NO_TEXT)
-        told = self._told("comparing prompts")
+        told = self._told("reading prompts")
         with tempfile.TemporaryFile(dir=self._scratch) as shingles:
-            found = read_prompts(self._rows, self.columns, threshold=similarity, scratch=shingles, tell=told)
+            found = read_prompts(
+                self._rows,
+                self.columns,
+                threshold=similarity,
+                scratch=shingles,
+                tell=told,
+                tell_bands=partial(self._tell, SEARCHING),
+            )
         return found.characters, "characters", Alike(found.pairs, similarity, found.method)
 
     def _told(self, stage: str) -> Callable[[int], None]:
         return lambda done: self._tell(stage, done, len(self.columns))
 
 
-def sample(side: Side) -> Sample:
-    return Sample(side.prompt_lengths, side.unit, side.output_limits, side.classes, side.gaps_s)
+def sample(side: Side, division: Division) -> Sample:
+    _, after = followers(side.arrivals_ns, side.stretches)
+    return Sample(
+        prompt_lengths=side.prompt_lengths,
+        unit=side.unit,
+        output_limits=side.output_limits,
+        classes=side.columns.classes[side.rows],
+        class_names=side.columns.class_names,
+        blocks=division.unit_of[side.rows],
+        gaps_s=side.gaps_s,
+        gap_blocks=division.block_of[side.rows][after],
+    )
 
 
 def set_digest(parts: Mapping[str, str], division: Division) -> str:
@@ -219,7 +246,7 @@ def service_words(slug: str) -> str:
 
 def put_again(files: Mapping[str, Path]) -> None:
     """What another set shared and was taken away with its text since it was put."""
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store = evidence_store()
     for digest, path in files.items():
         if not store.has(digest):
             store.put_file(path)
@@ -229,7 +256,7 @@ def put_again(files: Mapping[str, Path]) -> None:
 def kept(files: Mapping[str, Path], scratch: Path) -> Iterator[None]:
     """The files are in the evidence store; those that no set names are gone again after an error. What is on its way
     stands in ``scratch``, so that a killed import's are found as well."""
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store = evidence_store()
     uploads.intend(scratch, files)
     try:
         for path in files.values():
@@ -237,7 +264,7 @@ def kept(files: Mapping[str, Path], scratch: Path) -> Iterator[None]:
         yield
     except BaseException:
         # Where nobody can tell what is used, a sweep takes it away later.
-        with suppress(DatabaseError):
+        with suppress(DatabaseError, EvidenceUnreachable):
             drop_unused(store, files)
             uploads.settled(scratch)
         raise
@@ -268,6 +295,7 @@ def created(found: Found, *, name: str, by: str, service: str, also: Also) -> Tr
             source=found.source[:LONGEST_SOURCE],
             service=service,
             imported=storable(found.imported),
+            text_digest=text_digest(found.imported),
             problems_digest=found.problems_digest,
             split=found.division.document,
             statistics=storable(found.set_statistics),
@@ -295,6 +323,14 @@ def created(found: Found, *, name: str, by: str, service: str, also: Also) -> Tr
         )
         also(one)
     return one
+
+
+def text_digest(imported: Mapping[str, Any]) -> str:
+    """Of the file that the text was read from; empty for lengths alone."""
+    if not imported["acceptance"]["usable"]:
+        return ""
+    file = imported["join"]["donor"] if imported["join"] else imported["source"]
+    return str(file["sha256"])
 
 
 def storable(document: Any) -> Any:

@@ -1,7 +1,5 @@
-from django.conf import settings
-
 from loadtests import journal, seal
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import Campaign, TrafficPart
 from loadtests.services.refused import Refused
@@ -30,7 +28,7 @@ def read_part(*, part: TrafficPart, purpose: str, brief_digest: str, reader: str
     if part.kind == TrafficPart.Kind.HELD_OUT:
         with act():
             journal.record("held-out-read", subject=subject(part), actor=actor, **details)
-    return rows_of(EvidenceStore(settings.EVIDENCE_DIR).get(part.digest), name=str(part))
+    return rows_of(evidence_store().get(part.digest), name=str(part))
 
 
 def subject(part: TrafficPart) -> str:

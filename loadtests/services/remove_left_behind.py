@@ -1,13 +1,11 @@
-from django.conf import settings
-
 from loadtests import uploads
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 from loadtests.services.import_traffic import drop_unused
 
 
 def remove_left_behind() -> None:
     """Removes what killed imports left: the directories they worked in, and what they had stored for no set yet."""
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store = evidence_store()
     for place in uploads.abandoned():
         on_their_way = uploads.intended(place)
         if on_their_way:

@@ -13,7 +13,8 @@ from django.db import DatabaseError, connection, transaction
 from django.utils import timezone
 
 from loadtests import journal, queue, uploads
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.store import EvidenceUnreachable
+from loadtests.evidence.stores import evidence_store
 from loadtests.import_pulse import ImportPulse, StopAsked
 from loadtests.journal import act
 from loadtests.models import TrafficImport, TrafficPart, TrafficSet
@@ -43,6 +44,7 @@ IN_THE_FORM = {
     "needs --no-header and --map 1=prompt": "needs 1=prompt under “Columns under other names”, and that they have no "
     "names",
     "raise --similarity": "raise “Nearly the same from”",
+    "raise --unpacked-limit": "ask whoever runs this installation for a higher DRAFTPROOF_UNPACKED_GB",
 }
 DATABASE_LOST = "the database was lost while the set was written: start it again when it is back"
 
@@ -94,6 +96,9 @@ def outcome(wanted: TrafficImport, worker: str) -> Ended:
         logger.warning("import %s lost its database: %s", wanted.pk, error)
         connection.close()
         return Ended(State.FAILED, DATABASE_LOST)
+    except EvidenceUnreachable as error:
+        logger.warning("import %s: %s", wanted.pk, error)
+        return Ended(State.FAILED, f"the evidence store failed: {error}")
     except OSError as error:
         logger.warning("import %s: %s", wanted.pk, error)
         return Ended(State.FAILED, DISK_FULL if error.errno in FULL else f"the disk failed: {error.strerror}")
@@ -125,6 +130,7 @@ def imported(wanted: TrafficImport, tell: Tell, also: Also) -> TrafficSet:
             rules=rules_of(options),
             donor=donor,
             seed=options["seed"],
+            unpacked_limit=settings.UNPACKED_LIMIT_BYTES,
         )
         return import_traffic(
             path=path,
@@ -178,9 +184,7 @@ def donor_of(options: dict[str, Any], place: Path) -> Path | None:
     part = TrafficPart.objects.filter(set=donor["set"], kind=TrafficPart.Kind.TUNING).select_related("set").first()
     if part is None or part.set.text_deleted_at:
         raise Refused("the set that was to give its text has none any more: choose another one")
-    store = EvidenceStore(settings.EVIDENCE_DIR)
-    store.check(part.digest)
-    return linked(place, f"tuning part of {part.set.name}", store.path(part.digest))
+    return linked(place, f"tuning part of {part.set.name}", evidence_store().file(part.digest))
 
 
 def end(wanted: TrafficImport, worker: str, ended: Ended) -> bool:

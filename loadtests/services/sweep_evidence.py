@@ -1,6 +1,4 @@
-from django.conf import settings
-
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 
 # Longer than anything takes to be written.
 OLD_S = 3600
@@ -8,4 +6,4 @@ OLD_S = 3600
 
 def sweep_evidence() -> None:
     """Removes temporary files of the evidence store whose process was killed over them."""
-    EvidenceStore(settings.EVIDENCE_DIR).sweep(older_than_s=OLD_S)
+    evidence_store().sweep(older_than_s=OLD_S)

@@ -1,6 +1,7 @@
 """Records keep everything, nulls included, and a summary says only what they say."""
 
 from dataclasses import replace
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +14,8 @@ from hypothesis import strategies as st
 
 from loadtests.evidence.records import (
     FIRST_SCHEMA,
+    ROWS_A_GROUP,
+    ROWS_A_TABLE,
     SCHEMA,
     STATUSES,
     BadRecords,
@@ -83,6 +86,19 @@ def record(**fields: Any) -> RequestRecord:
 @given(st.lists(RECORDS, max_size=4))
 def test_records_come_back_as_they_went(records: list[RequestRecord]) -> None:
     assert records_of(read_records(records_content(records))) == records
+
+
+@pytest.mark.parametrize("count", [ROWS_A_TABLE - 1, ROWS_A_TABLE + 1, ROWS_A_GROUP + ROWS_A_TABLE + 1])
+def test_columns_of_one_value_change_where_they_change(count: int) -> None:
+    """One value over a whole table of the file is told otherwise than values that differ."""
+    edge = record(class_="code", error="late", warm_up=True, accepted_histogram=[1], output_tokens=3, fingerprint="f")
+    for place in (0, count - 1, min(ROWS_A_TABLE, count - 1)):
+        records = [record()] * count
+        records[place] = edge
+        content = records_content(records)
+        assert records_of(read_records(content)) == records
+        groups = pq.ParquetFile(BytesIO(content)).metadata
+        assert groups.num_row_groups == -(-count // ROWS_A_GROUP)
 
 
 def test_the_columns_are_those_of_the_design() -> None:
