@@ -1,6 +1,7 @@
 from decisions.models.account import Account
 from decisions.models.brief import Brief, BriefCampaign, BriefRevision
 from decisions.models.event import Event
+from decisions.models.imported_trial import ImportedTrial
 from decisions.models.release import Release
 from decisions.models.service import Route, Service
 from decisions.models.signature import Signature
@@ -12,6 +13,7 @@ __all__ = [
     "BriefCampaign",
     "BriefRevision",
     "Event",
+    "ImportedTrial",
     "Release",
     "Route",
     "Service",

@@ -2,6 +2,9 @@
 
 from typing import Any
 
+from decisions.rules.imported import ALWAYS_LACKING, ONLY_MEASURED
+from decisions.rules.may_carry import listed
+
 DRAFT = "draft"
 FROZEN = "frozen"
 MEASURING = "measuring"
@@ -71,7 +74,8 @@ def acts_from(state: str) -> tuple[str, ...]:
 def approval_refusal(document: dict[str, Any]) -> str | None:
     """Why this verdict can't be approved, whoever signs; None where it can."""
     if document["evidence_class"] != "measured":
-        return f"The evidence is {document['evidence_class']}: only measured evidence can carry an approval."
+        lacks = f" It lacks {listed(ALWAYS_LACKING)}." if document["evidence_class"] == "imported" else ""
+        return f"The evidence is {document['evidence_class']}: {ONLY_MEASURED}.{lacks}"
     if document["verdict"] != "PASS":
         return f"The verdict is {document['verdict']}: only a PASS can be approved."
     return None

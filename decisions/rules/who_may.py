@@ -45,6 +45,10 @@ def may_import_traffic(person: Person) -> str | None:
     return inactive(person)
 
 
+def may_import_evidence(person: Person) -> str | None:
+    return inactive(person) or without_group(person, ENGINEER, "bring evidence to a brief or set it aside")
+
+
 def may_start(person: Person) -> str | None:
     return inactive(person) or without_group(person, ENGINEER, "start runs")
 

@@ -2,7 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Any
+from typing import Any, NoReturn
 
 from django.utils import timezone
 
@@ -14,6 +14,7 @@ from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
 from decisions.selectors.evidence import evidence_of
+from decisions.selectors.imported import why_unjudged
 from decisions.selectors.seal import used_before
 from decisions.services.compute_verdict import evidence_digests
 from decisions.services.move_revision import move_revision, subject
@@ -31,6 +32,8 @@ ACTS = {
     Signature.Meaning.REJECT: "reject",
     Signature.Meaning.REQUEST_CHANGES: "request-changes",
 }
+
+NO_VERDICT = "there is no verdict to sign yet: it follows from the evidence of a brief that was frozen and started"
 
 
 def statement_to_sign(*, verdict: Verdict, by: Account, meaning: str, reason: str) -> str:
@@ -62,6 +65,12 @@ def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str,
     except Refused as late:
         # Somebody else decided first, or the evidence changed since it was judged.
         refuse("sign", late.sentence, subject=subject(revision), actor=by.username)
+
+
+def refuse_unjudged(*, revision: BriefRevision, by: Account) -> NoReturn:
+    """There is nothing to sign without a verdict; where imported trials are all there is, the refusal says why."""
+    refusal = may_sign(person(by), relation(revision)) or why_unjudged(revision) or NO_VERDICT
+    refuse("sign", refusal, subject=subject(revision), actor=by.username)
 
 
 def record_signature(verdict: Verdict, by: Account, meaning: str, reason: str) -> Signature:

@@ -1,4 +1,4 @@
-// A traffic file on its way: what its columns may be, how much of it is sent, and where it leads. The form works
+// A file on its way: what a traffic file's columns may be, how much of it is sent, and where it leads. The form works
 // without this script too; then the browser sends it, and the page that comes back says what is wrong.
 (() => {
   "use strict";
@@ -62,7 +62,7 @@
     if (!event.lengthComputable) return;
     sending.querySelector("progress").value = event.loaded / event.total;
     part("sent").textContent = `${size(event.loaded)} of ${size(event.total)}`;
-    if (event.loaded === event.total) part("what").textContent = "Sent; the server keeps it";
+    if (event.loaded === event.total) part("what").textContent = form.dataset.then ?? "Sent; the server keeps it";
   };
 
   const send = () => {
@@ -126,8 +126,8 @@
     const chosen = file.files[0];
     const place = part("looked");
     const mine = ++looks;
-    place.replaceChildren();
-    if (!chosen || tooLarge()) return;
+    place?.replaceChildren();
+    if (!place || !chosen || tooLarge()) return;
     const fields = new FormData();
     fields.set("csrfmiddlewaretoken", form.elements.namedItem("csrfmiddlewaretoken").value);
     fields.set("file", chosen.slice(0, LOOK_BYTES), chosen.name);
@@ -146,7 +146,8 @@
   const chosen = () => {
     const one = file.files[0];
     part("chosen").textContent = one ? `${one.name}, ${size(one.size)}` : "Choose a file, or drop it here";
-    form.elements.namedItem("name").placeholder = one ? one.name.split(".")[0] : "the file’s name";
+    const name = form.elements.namedItem("name");
+    if (name) name.placeholder = one ? one.name.split(".")[0] : "the file’s name";
     file.setCustomValidity(tooLarge() ? form.dataset.tooLarge : "");
     if (tooLarge()) say(form.dataset.tooLarge);
     else part("problems").replaceChildren();
@@ -157,7 +158,7 @@
   if (file) {
     const drop = file.closest(".drop");
     drop.classList.add("scripted");
-    part("plain").hidden = true;
+    if (part("plain")) part("plain").hidden = true;
     file.addEventListener("change", chosen);
     for (const kind of ["dragenter", "dragover"]) file.addEventListener(kind, () => drop.classList.add("over"));
     for (const kind of ["dragleave", "drop"]) file.addEventListener(kind, () => drop.classList.remove("over"));
@@ -173,8 +174,10 @@
   const privacy = () => {
     for (const one of form.querySelectorAll("[data-of]")) one.hidden = one.dataset.of !== service.value;
   };
-  service.addEventListener("change", privacy);
-  privacy();
+  if (service) {
+    service.addEventListener("change", privacy);
+    privacy();
+  }
 
   // A field of a closed part can't say what is wrong with it.
   form.addEventListener("invalid", (event) => event.target.closest("details")?.setAttribute("open", ""), true);

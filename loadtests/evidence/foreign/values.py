@@ -29,9 +29,9 @@ class BadField(Exception):
 
 
 def clean(text: str, limit: int = LONGEST_TEXT) -> str:
-    """One line that UTF-8 can hold, cut: half of a surrogate pair becomes U+FFFD."""
+    """One line that UTF-8 and every database can hold, cut: a NUL and half of a surrogate pair become U+FFFD."""
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return " ".join(whole.split())[:limit]
+    return " ".join(whole.replace("\0", "\ufffd").split())[:limit]
 
 
 def spelt(path: tuple[Key, ...]) -> str:
