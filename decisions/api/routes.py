@@ -8,7 +8,9 @@ from loadtests.canonical import canonical, digest
 router = Router(tags=["routes"])
 
 
-@router.get("/{slug}/configuration", summary="The speculative setting in force on a route, or none")
+@router.api_operation(
+    ["GET", "HEAD"], "/{slug}/configuration", summary="The speculative setting in force on a route, or none"
+)
 def read_configuration(request: HttpRequest, slug: str) -> HttpResponse:
     """Cacheable by its ETag: send ``If-None-Match`` and take 304 as "nothing has changed"."""
     route = Route.objects.select_related("service").filter(slug=slug).first()

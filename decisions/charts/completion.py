@@ -53,14 +53,18 @@ def completion_ecdf(
     baseline_planned: int,
     candidate_planned: int,
     deadline_s: float | None,
+    since: str = "planned arrival",
 ) -> Chart:
-    """``*_s`` are the completed requests' times; a curve ends at completed ÷ planned, not at 100 %."""
+    """``*_s`` are the completed requests' times; a curve ends at completed ÷ planned, not at 100 %.
+
+    ``since`` names the moment that they count from, where another one stands in for the planned arrival.
+    """
     arms = {BASELINE: arm(baseline_s, baseline_planned), CANDIDATE: arm(candidate_s, candidate_planned)}
     low, high = time_range([*arms[BASELINE].times, *arms[CANDIDATE].times], deadline_s)
     settings = layout(
         height=360,
         x=axis(
-            "completion, from planned arrival",
+            f"completion, from {since}",
             type="log",
             range=[math.log10(low), math.log10(high)],
             **ticks(low, high),
@@ -71,7 +75,7 @@ def completion_ecdf(
         **deadline(deadline_s, low, high),
     )
     traces = [curve(name, one, high) for name, one in arms.items()]
-    return Chart(document(traces, settings), caption(level, arms, deadline_s), table(arms, deadline_s))
+    return Chart(document(traces, settings), caption(level, arms, deadline_s, since), table(arms, deadline_s))
 
 
 def arm(times: Sequence[float], planned: int) -> Arm:
@@ -128,12 +132,12 @@ def steps(one: Arm, end: float) -> tuple[list[float], list[float]]:
     return [float(f"{value:.5g}") for value in x], [round(value, 6) for value in y]
 
 
-def caption(level: str, arms: dict[str, Arm], deadline_s: float | None) -> str:
+def caption(level: str, arms: dict[str, Arm], deadline_s: float | None, since: str) -> str:
     if deadline_s is None:
         counts = [f"{len(one.times)} of {one.planned} {name} requests" for name, one in arms.items()]
         return f"At {level}, {counts[0]} and {counts[1]} completed."
     counts = [f"{one.within(deadline_s)} of {one.planned} {name} requests" for name, one in arms.items()]
-    return f"At {level}, {counts[0]} and {counts[1]} completed within {seconds(deadline_s)} of their planned arrival."
+    return f"At {level}, {counts[0]} and {counts[1]} completed within {seconds(deadline_s)} of their {since}."
 
 
 def table(arms: dict[str, Arm], deadline_s: float | None) -> Table:

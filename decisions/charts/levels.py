@@ -1,4 +1,4 @@
-"""The load levels of a brief over each other: when each one's requests are planned to arrive."""
+"""The load levels of a brief under each other: when each one's requests are planned to arrive."""
 
 from collections.abc import Sequence
 from itertools import pairwise
@@ -6,15 +6,13 @@ from typing import Any, NamedTuple
 
 import plotly.graph_objects as go
 
-from decisions.charts.figure import ACCENT, GREY, INK, LINE, PAPER, SOFT, Chart, Table, axis, document, layout
+from decisions.charts.figure import ACCENT, INK, LINE, SOFT, Chart, Table, axis, document, layout
 
-# The busiest level is drawn first and in the page's own colour.
-COLOURS = (ACCENT, INK, GREY, SOFT)
-DASHES = ("solid", "dash", "dot", "dashdot", "longdash", "longdashdot")
+# Pixels: above the first row and below the last, a row with its name, and the name's part of it.
+ABOVE, BELOW, ROW, NAME = 34, 44, 84, 26
+LONGEST_NAME = 20
 MOST_STEPS = 60
 STEPS_S = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 1_800)
-# Names at the ends of lines stay this share of the picture apart.
-APART = 0.09
 
 
 class LevelLine(NamedTuple):
@@ -69,84 +67,96 @@ def edges_of(warm_up_s: float, duration_s: float, step: float) -> list[float]:
 
 
 def levels_over_time(lines: Sequence[LevelLine]) -> Chart:
-    """In requests a second; the warm-up, shaded, lies before 0."""
-    ordered = sorted(lines, key=lambda line: -line.mean)
+    """A row for each level, all on the same two scales, so that heights and lengths compare: lines over each other
+    can't be told apart from four on. In requests a second; each level's warm-up, shaded, lies before 0."""
     start = min((line.edges_s[0] for line in lines), default=0.0)
     end = max((line.edges_s[-1] for line in lines), default=1.0)
-    top = 1.08 * max((rate for line in lines for rate in line.rates), default=1.0) or 1.0
+    top = max((rate for line in lines for rate in line.rates), default=0.0) or 1.0
+    height = ABOVE + BELOW + ROW * max(1, len(lines))
+    rows = [row_axis(place, height, top) for place, _ in enumerate(lines)]
     settings = layout(
-        height=320,
-        # The names at the ends of the lines need room.
-        x=axis("seconds of the measured window", range=[start, end + 0.16 * (end - start)], showgrid=False),
-        y=axis("requests/s", range=[0, top], nticks=5),
-        margin={"l": 8, "r": 8, "t": 28, "b": 44},
+        height=height,
+        x=axis(
+            "seconds of the measured window", range=[start, end], showgrid=False, anchor=axis_of(max(0, len(lines) - 1))
+        ),
+        y=axis(),
+        margin={"l": 8, "r": 8, "t": ABOVE, "b": BELOW},
         showlegend=False,
-        annotations=[*names_at_ends(ordered, top), *warm_up_words(start)],
-        shapes=warm_up_shade(start),
+        annotations=[*named_rows(lines, rows), *warm_up_words(start)],
+        shapes=[shape for place, line in enumerate(lines) for shape in warm_up_shade(line, place)],
     )
-    traces = [drawn(line, place) for place, line in enumerate(ordered)]
-    return Chart(document(traces, settings), caption(lines), table(lines))
+    settings |= {axis_of(place).replace("y", "yaxis"): row for place, row in enumerate(rows)}
+    return Chart(
+        document([drawn(line, place) for place, line in enumerate(lines)], settings), caption(lines), table(lines)
+    )
+
+
+def axis_of(place: int) -> str:
+    """y, y2, y3 …"""
+    return f"y{place + 1}" if place else "y"
+
+
+def row_axis(place: int, height: int, top: float) -> dict[str, Any]:
+    """The scale of one row: the same for all, with the highest rate's unit written out."""
+    plot = height - ABOVE - BELOW
+    upper = 1 - (place * ROW + NAME) / plot
+    ticks: dict[str, Any] = {
+        "tickvals": [0, top],
+        "ticktext": ["0", f"{top:.3g}/s"],
+        "tickfont": {"color": SOFT, "size": 12},
+    }
+    return axis(domain=[max(0.0, upper - (ROW - NAME) / plot), upper], range=[0, 1.04 * top], **ticks)
 
 
 def drawn(line: LevelLine, place: int) -> Any:
-    colour, dash = pen(place)
-    rates = [round(rate, 5) for rate in [*line.rates, *line.rates[-1:]]]
     return go.Scatter(
         x=[round(edge, 4) for edge in line.edges_s],
-        y=rates,
+        y=[round(rate, 5) for rate in [*line.rates, *line.rates[-1:]]],
+        yaxis=axis_of(place),
         name=line.name,
         mode="lines",
-        line={"shape": "hv", "color": colour, "width": 2.5, "dash": dash},
+        line={"shape": "hv", "color": ACCENT, "width": 2},
         hovertemplate="%{y:.3g} requests/s at %{x:.4g} s<extra>" + line.name + "</extra>",
     )
 
 
-def pen(place: int) -> tuple[str, str]:
-    return COLOURS[place % len(COLOURS)], DASHES[place % len(DASHES)]
+def named_rows(lines: Sequence[LevelLine], rows: Sequence[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Above each row its level's name, and its mean at the far end."""
+    found = []
+    for line, row in zip(lines, rows, strict=True):
+        words = {"xref": "paper", "yref": "paper", "y": row["domain"][1], "yanchor": "bottom", "showarrow": False}
+        found.append(words | {"text": cut(line.name), "x": 0, "xanchor": "left", "font": {"color": INK, "size": 13}})
+        mean = f"mean {line.mean:.3g}/s"
+        found.append(words | {"text": mean, "x": 1, "xanchor": "right", "font": {"color": SOFT, "size": 12}})
+    return found
 
 
-def names_at_ends(ordered: Sequence[LevelLine], top: float) -> list[dict[str, Any]]:
-    """Each line's name beside its end, moved up or down where two would cover each other."""
-    places = apart([line.rates[-1] / top if line.rates else 0.0 for line in ordered])
-    return [
-        {
-            "text": line.name,
-            "x": line.edges_s[-1],
-            "y": place * top,
-            "xanchor": "left",
-            "xshift": 4,
-            "showarrow": False,
-            # Other lines may run on behind it.
-            "bgcolor": PAPER,
-            "borderpad": 1,
-            "font": {"color": pen(number)[0], "size": 13},
-        }
-        for number, (line, place) in enumerate(zip(ordered, places, strict=True))
-    ]
+def cut(name: str) -> str:
+    """As much as stands beside the mean on a phone; the sentence and the table have all of it."""
+    return name if len(name) <= LONGEST_NAME else f"{name[: LONGEST_NAME - 1]}…"
 
 
-def apart(places: Sequence[float]) -> list[float]:
-    """The same places, from below upwards each at least ``APART`` above the one before."""
-    moved = [0.0] * len(places)
-    least = APART / 2
-    for number in sorted(range(len(places)), key=lambda one: places[one]):
-        moved[number] = max(places[number], least)
-        least = moved[number] + APART
-    return moved
-
-
-def warm_up_shade(start: float) -> list[dict[str, Any]]:
+def warm_up_shade(line: LevelLine, place: int) -> list[dict[str, Any]]:
+    start = line.edges_s[0]
     if start >= 0:
         return []
-    shade = {"type": "rect", "x0": start, "x1": 0, "y0": 0, "y1": 1, "yref": "paper", "layer": "below"}
+    shade = {
+        "type": "rect",
+        "x0": start,
+        "x1": 0,
+        "y0": 0,
+        "y1": 1,
+        "yref": f"{axis_of(place)} domain",
+        "layer": "below",
+    }
     return [shade | {"fillcolor": LINE, "line": {"width": 0}}]
 
 
 def warm_up_words(start: float) -> list[dict[str, Any]]:
     if start >= 0:
         return []
-    words = {"text": "warm-up, not counted", "x": start, "y": 1, "yref": "paper", "xanchor": "left"}
-    return [words | {"yanchor": "bottom", "showarrow": False, "font": {"color": SOFT, "size": 12}}]
+    words = {"text": "shaded: warm-up, not counted", "xref": "paper", "x": 0, "y": 1, "yref": "paper", "yshift": 6}
+    return [words | {"xanchor": "left", "yanchor": "bottom", "showarrow": False, "font": {"color": SOFT, "size": 12}}]
 
 
 def caption(lines: Sequence[LevelLine]) -> str:

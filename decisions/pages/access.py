@@ -1,16 +1,21 @@
 """Who may see a page: anonymous → sign in; the wrong person → a sentence; the right person → the page."""
 
 from collections.abc import Callable
-from typing import cast
+from functools import wraps
+from typing import Any, cast
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest
+from django.http import HttpRequest, HttpResponse
+from django.shortcuts import redirect
+from django.urls import reverse
+from django.views.decorators.http import require_http_methods
 
 from decisions.models import Account
 from decisions.rules.who_may import Person
 from decisions.services.people import person
 
 Rule = Callable[[Person], str | None]
+View = Callable[..., HttpResponse]
 
 ROLES = frozenset({"engineer", "owner", "auditor", "operator"})
 
@@ -31,3 +36,19 @@ def require(request: HttpRequest, rule: Rule = has_a_role) -> Account:
     if refusal:
         raise PermissionDenied(refusal)
     return account
+
+
+def posted_from(page: str, *keys: str) -> Callable[[View], View]:
+    """For a view that takes POST alone. Whoever reloads the address under which a refused form was shown again is led
+    back to the page of the form, which is named by ``keys`` of this one's address."""
+
+    def decorate(view: View) -> View:
+        @wraps(view)
+        def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+            if request.method in ("GET", "HEAD"):
+                return redirect(reverse(page, kwargs={key: kwargs[key] for key in keys}))
+            return view(request, *args, **kwargs)
+
+        return require_http_methods(["GET", "HEAD", "POST"])(answer)
+
+    return decorate

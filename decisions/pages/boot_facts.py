@@ -9,6 +9,7 @@ from typing import Any
 
 from decisions.selectors.evidence import GENERATION_TOKENS
 from decisions.selectors.runs import TrialRow
+from loadtests.services.record_engine import SELF_TEST
 
 # The host's own places: no figure depends on them, and they name the people of a machine.
 LEFT_OUT = frozenset({"HOME", "PATH"})
@@ -23,7 +24,35 @@ class Fact:
 
 
 def engine_facts(facts: Mapping[str, Any]) -> list[Fact]:
-    return [fact_of(name, value) for name, value in facts.items()]
+    return [fact_of(name, value) for name, value in facts.items() if name != SELF_TEST]
+
+
+@dataclass(frozen=True)
+class ClientFloor:
+    """What the client itself adds, against a server that answers at once: times are 99th percentiles in ms."""
+
+    rate: float
+    processes: int
+    lag_ms: float | None
+    first_token_ms: float | None
+    completion_ms: float | None
+    host: str
+    at: datetime
+
+
+def client_floor(facts: Mapping[str, Any]) -> ClientFloor | None:
+    if (told := facts.get(SELF_TEST)) is None:
+        return None
+    lag, first, whole = (told.get(name) or {} for name in ("lag_ms", "added_first_token_ms", "added_completion_ms"))
+    return ClientFloor(
+        told["rate"],
+        told["processes"],
+        lag.get("p99"),
+        first.get("p99"),
+        whole.get("p99"),
+        told["host"],
+        datetime.fromisoformat(told["measured_at"]),
+    )
 
 
 def fact_of(name: str, value: Any) -> Fact:

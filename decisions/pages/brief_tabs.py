@@ -8,7 +8,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from decisions.models import Account, BriefRevision
@@ -16,15 +16,17 @@ from decisions.pages.access import require
 from decisions.pages.problems import located
 from decisions.pages.rows import tuning_rows
 from decisions.rules.brief import BadBrief, Brief
+from decisions.rules.cautions import cautions
+from decisions.rules.states import FROZEN
 from decisions.rules.who_may import may_start, may_write_brief
 from decisions.selectors import briefs as selectors
 from decisions.selectors.events import events_of_revision
+from decisions.selectors.level_pictures import levels_shown
 from decisions.selectors.pictures import forests, heat_map, held_out_pictures
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
 from decisions.selectors.runs import DECIDED, trial_rows
 from decisions.selectors.seal import used_before
-from decisions.selectors.traffic import replayed_part, set_by_digest
-from decisions.selectors.traffic_pictures import levels_shown
+from decisions.selectors.traffic import replayed_part, set_by_digest, text_gone
 from decisions.services.people import person
 from loadtests.models import Campaign
 
@@ -32,6 +34,7 @@ TABS = (
     ("brief", "Brief"),
     ("brief-tuning", "Tuning"),
     ("brief-held-out", "Held-out"),
+    ("brief-imported", "Imported"),
     ("brief-sign-off", "Sign-off"),
     ("brief-history", "History"),
 )
@@ -81,7 +84,7 @@ def of_purpose(campaigns: list[Campaign], *purposes: str) -> list[Campaign]:
     return [campaign for campaign in campaigns if campaign.purpose in purposes]
 
 
-@require_GET
+@require_safe
 @login_required
 def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
@@ -94,12 +97,15 @@ def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         context["candidates"] = selectors.candidates_of(document.baseline, named)
         context["level_pictures"] = levels_shown(document, replayed_part(document))
         context["used_before"] = used_before(revision, traffic_set)
+        context["cautions"] = cautions(document) if revision.state == "draft" else []
+    if revision.state == FROZEN:
+        context["why_not_start"] = text_gone(revision.traffic_set)
     earlier = selectors.before(revision)
     context |= {"earlier": earlier, "diff": selectors.source_diff(earlier, revision)}
     return render(request, "briefs/brief.html", context)
 
 
-@require_GET
+@require_safe
 @login_required
 def progress(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
@@ -110,7 +116,7 @@ def progress(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     return render(request, "briefs/progress.html", frame(revision, "brief", account))
 
 
-@require_GET
+@require_safe
 @login_required
 def tuning(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
@@ -130,7 +136,7 @@ def tuning(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     return render(request, "briefs/tuning.html", context)
 
 
-@require_GET
+@require_safe
 @login_required
 def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
@@ -152,7 +158,7 @@ def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     return render(request, "briefs/held_out.html", context)
 
 
-@require_GET
+@require_safe
 @login_required
 def history(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)

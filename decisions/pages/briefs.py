@@ -9,16 +9,17 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.template.loader import render_to_string
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Account, BriefRevision, Route
-from decisions.pages.access import require
+from decisions.pages.access import posted_from, require
 from decisions.pages.problems import Problem, located
+from decisions.pages.traffic_asked import traffic_asked_for
 from decisions.pages.traffic_block import named, with_traffic
 from decisions.rules.brief import BadBrief
 from decisions.rules.who_may import may_write_brief
 from decisions.selectors import briefs as selectors
-from decisions.selectors.traffic import traffic_sets
+from decisions.selectors.traffic import newest_ready
 from decisions.services.cancel_brief import cancel_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.edit_brief import edit_brief
@@ -32,7 +33,7 @@ from decisions.services.withdraw_brief import withdraw_brief
 from loadtests.models import TrafficSet
 
 
-@require_GET
+@require_safe
 @login_required
 def briefs(request: HttpRequest) -> HttpResponse:
     account = require(request)
@@ -40,7 +41,7 @@ def briefs(request: HttpRequest) -> HttpResponse:
     return render(request, "briefs/list.html", context)
 
 
-@require_GET
+@require_safe
 @login_required
 def latest(request: HttpRequest, brief: int) -> HttpResponse:
     require(request)
@@ -50,7 +51,7 @@ def latest(request: HttpRequest, brief: int) -> HttpResponse:
     return redirect("brief", brief, revisions[0].number)
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest) -> HttpResponse:
     account = require(request, may_write_brief)
@@ -58,12 +59,11 @@ def new(request: HttpRequest) -> HttpResponse:
     slug = request.POST.get("route") or request.GET.get("route", "")
     chosen = next((one for one in routes if one.slug == slug), None)
     traffic = traffic_asked_for(request.GET.get("traffic", ""))
-    if request.method == "GET" and traffic and not chosen and (several := routes_for(traffic, routes)):
+    if request.method != "POST" and traffic and not chosen and (several := routes_for(traffic, routes)):
         return render(request, "briefs/choose_route.html", {"routes": several, "traffic": traffic})
     route = chosen or next(iter(own_routes(traffic, routes) or routes), None)
-    if request.method == "GET" or route is None:
-        source = beginning(route, account, traffic) if route else ""
-        return writing(request, routes, route, source=source, traffic=traffic)
+    if request.method != "POST" or route is None:
+        return beginning(request, routes, route, account, traffic)
     source = request.POST.get("source", "")
     try:
         revision = create_brief(route=route, source=source, by=account)
@@ -74,38 +74,28 @@ def new(request: HttpRequest) -> HttpResponse:
     return redirect("brief", revision.brief_id, revision.number)
 
 
-def traffic_asked_for(key: str) -> TrafficSet | None:
-    """The set that a link to a new brief names; a number that no set has is no page."""
-    if not key:
-        return None
-    if not (key.isascii() and key.isdecimal() and len(key) < 10):
-        raise Http404("there is no such traffic set")
-    return get_object_or_404(traffic_sets(), pk=int(key))
-
-
 def own_routes(traffic: TrafficSet | None, routes: list[Route]) -> list[Route]:
     """Those of the service that the traffic is for."""
     return [one for one in routes if traffic and one.service.slug == traffic.service]
 
 
 def routes_for(traffic: TrafficSet, routes: list[Route]) -> list[Route]:
-    """Those to choose from, the service's own first; none where there is no choice."""
-    own = own_routes(traffic, routes)
-    if len(own) == 1 or len(routes) < 2:
-        return []
-    return [*own, *(one for one in routes if one not in own)]
+    """Those to choose from: the service's own, or any where the traffic is of none yet; none where there is no
+    choice."""
+    found = own_routes(traffic, routes) if traffic.service else routes
+    return found if len(found) > 1 else []
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def edit(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request, may_write_brief)
     revision = get_object_or_404(selectors.revision_for_page(), brief=brief, number=number)
     route = revision.brief.route
-    if request.method == "GET" and revision.state != "draft":
+    if request.method != "POST" and revision.state != "draft":
         messages.error(request, "Only a draft can be edited. A change to this revision makes a new revision.")
         return redirect("brief", brief, number)
-    if request.method == "GET":
+    if request.method != "POST":
         return writing(request, [route], route, source=revision.source, revision=revision)
     source = request.POST.get("source", "")
     try:
@@ -129,7 +119,10 @@ def writing(
     revision: BriefRevision | None = None,
     problems: list[Problem] | None = None,
     traffic: TrafficSet | None = None,
+    hint: str = "",
 ) -> HttpResponse:
+    """``hint``, where the traffic wasn't asked for but found: "ready" where the source names it, "other" where that
+    still names what the last brief did, "none" where none was found."""
     context = {
         "routes": routes,
         "route": route,
@@ -137,17 +130,25 @@ def writing(
         "revision": revision,
         "problems": problems or [],
         "traffic": traffic,
+        "hint": hint,
     }
     return render(request, "briefs/write.html", context, status=422 if problems else 200)
 
 
-def beginning(route: Route, account: Account, traffic: TrafficSet | None) -> str:
+def beginning(
+    request: HttpRequest, routes: list[Route], route: Route | None, account: Account, traffic: TrafficSet | None
+) -> HttpResponse:
     """The route's last brief, or an example with what is already known filled in; with the traffic, where one is asked
-    for, in the place of its own."""
+    for, in the place of its own. An example without begins with traffic of its own service or with none."""
+    if route is None:
+        return writing(request, routes, route, source="", traffic=traffic)
     last = selectors.last_source(route)
-    if last and traffic:
-        last = with_traffic(last, named(traffic)) or ""
-    return last or example(route, account, traffic or traffic_sets().first())
+    if traffic:
+        source = (with_traffic(last, named(traffic)) if last else "") or example(route, account, traffic)
+        return writing(request, routes, route, source=source, traffic=traffic)
+    ready = newest_ready(route.service)
+    hint = "none" if ready is None else "other" if last and ready.digest not in last else "ready"
+    return writing(request, routes, route, source=last or example(route, account, ready), traffic=ready, hint=hint)
 
 
 def example(route: Route, account: Account, traffic: TrafficSet | None) -> str:
@@ -179,7 +180,7 @@ ACTS: dict[str, tuple[Callable[..., object], str]] = {
 }
 
 
-@require_POST
+@posted_from("brief", "brief", "number")
 @login_required
 def act(request: HttpRequest, brief: int, number: int, act: str) -> HttpResponse:
     account = require(request)

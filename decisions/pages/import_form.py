@@ -12,6 +12,7 @@ from decisions.models import Service
 from loadtests.models import TrafficSet
 from loadtests.traffic.importers import FORMAT_NAMES, ImportRefused, read_mapping
 from loadtests.traffic.importers.formats import FORMATS
+from loadtests.traffic.time_blocks import SHORTEST_BLOCK_S
 
 MAX_SEED = 2**53 - 1
 LARGEST_COUNT = 2**31 - 1
@@ -59,7 +60,7 @@ class ImportForm(forms.Form):
     held_out = forms.FloatField(label="Held-out", min_value=1, max_value=99)
     evaluation = forms.FloatField(label="Evaluation", min_value=0, max_value=98)
     seed = forms.IntegerField(label="Seed", min_value=0, max_value=MAX_SEED)
-    block_s = forms.FloatField(label="Time block", min_value=0.001, max_value=31_536_000)
+    block_s = forms.FloatField(label="Time block", min_value=SHORTEST_BLOCK_S, max_value=31_536_000)
     similarity = forms.FloatField(label="Nearly the same from", min_value=0.1, max_value=1)
 
     def __init__(
@@ -192,6 +193,31 @@ def defaults(services: list[Service]) -> dict[str, Any]:
         "block_s": 120,
         "similarity": 0.8,
     }
+
+
+def like(traffic_set: TrafficSet, donor: TrafficSet | None) -> dict[str, Any]:
+    """How a set was read and split, as the form has it, with the next seed: to split its file again. What the set
+    doesn't say, such as a donor's file, is as at the beginning."""
+    imported, split = traffic_set.imported, traffic_set.split
+    mapping = imported.get("mapping") or []
+    known = {
+        "name": f"{traffic_set.name[:100]}, split again",
+        "service": traffic_set.service,
+        "format": imported["format"] if imported.get("format") in FORMATS else "auto",
+        "mapping": "\n".join(mapping),
+        "no_header": bool(mapping) and all(pair.partition("=")[0].isdecimal() for pair in mapping),
+        "class_name": imported.get("class"),
+        "max_tokens": (imported.get("output_limit") or {}).get("default"),
+        "max_context": (imported.get("context") or {}).get("max"),
+        "donor": "set" if donor else "",
+        "donor_set": str(donor.pk) if donor else "",
+        "seed": (split.get("seed", 0) + 1) % (MAX_SEED + 1),
+        "block_s": f"{split['block_s']:.12g}" if split.get("block_s") else None,
+        "similarity": (split.get("near_duplicates") or {}).get("threshold"),
+    }
+    if split.get("shares"):
+        known |= {field: f"{100 * split['shares'].get(kind, 0):g}" for kind, field in SHARE_FIELDS.items()}
+    return {name: value for name, value in known.items() if value is not None}
 
 
 def said_before(name: str, service: str, options: Mapping[str, Any]) -> dict[str, Any]:

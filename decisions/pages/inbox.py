@@ -2,13 +2,13 @@ from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
 from django.utils import timezone
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from decisions.pages.access import require
 from decisions.selectors import inbox as selectors
 
 
-@require_GET
+@require_safe
 @login_required
 def inbox(request: HttpRequest) -> HttpResponse:
     person = require(request)
@@ -29,7 +29,7 @@ def inbox(request: HttpRequest) -> HttpResponse:
     )
 
 
-@require_GET
+@require_safe
 @login_required
 def inbox_running(request: HttpRequest) -> HttpResponse:
     require(request)

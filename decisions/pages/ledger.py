@@ -2,7 +2,7 @@ from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import render
-from django.views.decorators.http import require_GET
+from django.views.decorators.http import require_safe
 
 from decisions.pages.access import require
 from decisions.rules.who_may import may_read_ledger
@@ -11,7 +11,7 @@ from decisions.selectors import events as selectors
 EVENTS_A_PAGE = 50
 
 
-@require_GET
+@require_safe
 @login_required
 def ledger(request: HttpRequest) -> HttpResponse:
     require(request, may_read_ledger)

@@ -1,32 +1,32 @@
-from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
 from decisions.models import Account
-from decisions.pages.access import require
-from decisions.pages.boot_facts import engine_facts, trial_checks
+from decisions.pages.access import posted_from, require
+from decisions.pages.boot_facts import client_floor, engine_facts, trial_checks
 from decisions.rules.who_may import may_declare_fault
 from decisions.selectors import runs as selectors
 from decisions.selectors.timelines import timeline_bytes, timelines_of
 from decisions.services.declare_fault import declare_fault
 from decisions.services.people import person
 from decisions.services.refused import Refused
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.evidence.stores import evidence_store
 from loadtests.models import Boot, Trial
 
 
-@require_GET
+@require_safe
 @login_required
 def runs(request: HttpRequest) -> HttpResponse:
     require(request)
     return render(request, "runs/list.html", queue())
 
 
-@require_GET
+@require_safe
 @login_required
 def runs_live(request: HttpRequest) -> HttpResponse:
     require(request)
@@ -42,14 +42,14 @@ def queue() -> dict[str, object]:
     }
 
 
-@require_GET
+@require_safe
 @login_required
 def boot(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request)
     return render_boot(request, get_object_or_404(selectors.boot_for_page(), pk=pk), account)
 
 
-@require_GET
+@require_safe
 @login_required
 def boot_live(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
@@ -60,7 +60,7 @@ def boot_live(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "runs/boot_live.html", {"boot": found, "live": True, **trials_of(found)})
 
 
-@require_POST
+@posted_from("boot", "pk")
 @login_required
 def fault(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request)
@@ -74,7 +74,7 @@ def fault(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("boot", pk)
 
 
-@require_GET
+@require_safe
 @login_required
 def records(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
@@ -84,13 +84,13 @@ def records(request: HttpRequest, pk: int) -> HttpResponse:
     if not selectors.may_download(trial, selectors.revision_of(trial.boot)):
         raise Http404("records can be downloaded once the brief has been decided on")
     try:
-        content = EvidenceStore(settings.EVIDENCE_DIR).get(trial.records_digest)
+        content = evidence_store().get(trial.records_digest)
     except (EvidenceMissing, EvidenceDamaged) as error:
         raise Http404(str(error)) from None
     return parquet(content, f"trial-{trial.pk}-{trial.records_digest[:12]}")
 
 
-@require_GET
+@require_safe
 @login_required
 def timeline(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
@@ -134,6 +134,7 @@ def render_boot(
         "revision": revision,
         **trials_of(boot),
         "facts": engine_facts(boot.facts),
+        "client": client_floor(boot.facts),
         "live": is_live(boot),
         "sealed": sealed,
         "timelines": [] if sealed or is_live(boot) else timelines_of(boot.trials.all()),

@@ -5,10 +5,10 @@ from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods
+from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Account, Release, Route, Service
-from decisions.pages.access import require
+from decisions.pages.access import posted_from, require
 from decisions.pages.privacy import PrivacyForm, kept, typed
 from decisions.rules.who_may import Relation, may_manage_privacy, may_revoke
 from decisions.selectors import services as selectors
@@ -19,19 +19,19 @@ from decisions.services.revoke_release import revoke_release
 from decisions.services.set_privacy import set_privacy
 
 
-@require_GET
+@require_safe
 @login_required
 def services(request: HttpRequest) -> HttpResponse:
     require(request)
     return render(request, "services/list.html", {"services": selectors.services()})
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def service(request: HttpRequest, slug: str) -> HttpResponse:
     account = require(request)
     found = get_object_or_404(selectors.services(), slug=slug)
-    if request.method == "GET":
+    if request.method != "POST":
         return render_service(request, found, account, kept(found.retention_days, found.redactions))
     form = typed(request.POST.get("retention_days", ""), request.POST.get("redactions", ""))
     if form.problems:
@@ -66,7 +66,7 @@ def render_service(
     return render(request, "services/service.html", context, status=status)
 
 
-@require_GET
+@require_safe
 @login_required
 def route(request: HttpRequest, slug: str, route: str) -> HttpResponse:
     account = require(request)
@@ -80,13 +80,11 @@ def key_of(text: str) -> int:
     return int(text)
 
 
-@require_http_methods(["GET", "POST"])
+@posted_from("route", "slug", "route")
 @login_required
 def revoke(request: HttpRequest, slug: str, route: str) -> HttpResponse:
     account = require(request)
     found = get_object_or_404(selectors.route_of(slug, route))
-    if request.method == "GET":
-        return redirect("route", slug, route)
     release = get_object_or_404(found.releases, pk=key_of(request.POST.get("release", "")))
     if not in_force(release):
         return too_late(request, found)

@@ -8,30 +8,31 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_safe
 
 from decisions.models import Account, BriefRevision, Signature, Verdict
-from decisions.pages.access import require
+from decisions.pages.access import posted_from, require
 from decisions.pages.brief_tabs import frame, revision_or_404
 from decisions.pages.gates import NOTHING_TO_SIGN, broken_checks, gates
 from decisions.pages.rows import requirement_row
 from decisions.rules.states import approval_refusal
 from decisions.rules.who_may import may_sign
+from decisions.selectors.imported import standing, why_unjudged
 from decisions.selectors.pictures import heat_map, held_out_pictures
 from decisions.services.people import person, relation
 from decisions.services.refused import Refused
-from decisions.services.sign_decision import sign_decision, statement_to_sign
+from decisions.services.sign_decision import refuse_unjudged, sign_decision, statement_to_sign
 from loadtests.canonical import digest
 
 
-@require_GET
+@require_safe
 @login_required
 def sign_off(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
     return render_sign_off(request, revision_or_404(brief, number), account)
 
 
-@require_GET
+@require_safe
 @login_required
 def statement(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     """The statement as it stands while meaning and reason are being written."""
@@ -41,12 +42,14 @@ def statement(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     return render(request, "briefs/statement.html", stated(verdict, account, form))
 
 
-@require_POST
+@posted_from("brief-sign-off", "brief", "number")
 @login_required
 def sign(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
     revision = revision_or_404(brief, number)
-    verdict = get_object_or_404(revision.verdicts.order_by("-pk")[:1])
+    verdict = revision.verdicts.last()
+    if verdict is None:
+        return unjudged(request, revision, account)
     form = {name: request.POST.get(name, "") for name in ("meaning", "reason", "shown")}
     unseen = may_sign(person(account), relation(revision)) is None and not was_shown(verdict, account, form)
     if unseen:
@@ -64,6 +67,13 @@ def sign(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         return render_sign_off(request, revision, account, form=form, refusal=str(refusal), status=422)
     messages.success(request, "Signed. The signature and its statement are on this page and in the history.")
     return redirect("brief-sign-off", brief, number)
+
+
+def unjudged(request: HttpRequest, revision: BriefRevision, account: Account) -> HttpResponse:
+    try:
+        refuse_unjudged(revision=revision, by=account)
+    except Refused as refusal:
+        return render_sign_off(request, revision, account, refusal=refusal.sentence, status=422)
 
 
 def was_shown(verdict: Verdict, account: Account, form: dict[str, str]) -> bool:
@@ -89,6 +99,7 @@ def render_sign_off(
 ) -> HttpResponse:
     verdict = revision.verdicts.last()
     context = frame(revision, "brief-sign-off", account) | {"verdict": verdict, "refusal": refusal}
+    context |= {"imported": len(standing(revision)), "unjudged": why_unjudged(revision) if verdict is None else ""}
     if verdict is None:
         return render(request, "briefs/sign_off.html", context, status=status)
     shown = verdict.document

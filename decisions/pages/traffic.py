@@ -11,33 +11,27 @@ from django.contrib import messages
 from django.contrib.auth.decorators import login_required
 from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
-from django.views.decorators.http import require_GET, require_POST
+from django.views.decorators.http import require_safe
 
 from decisions.models import Account, BriefRevision, Service
-from decisions.pages.access import require
+from decisions.pages.access import posted_from, require
 from decisions.pages.traffic_block import block, named
+from decisions.pages.traffic_privacy import chosen, deleted_words, privacy_context
 from decisions.pages.traffic_words import arrives, burst_word, indices_of_dispersion, share_together, what_it_is
 from decisions.rules.brief import BadBrief
 from decisions.rules.may_carry import percent
-from decisions.rules.who_may import Relation, may_delete_text, may_import_traffic, may_write_brief
+from decisions.rules.who_may import may_import_traffic, may_write_brief
 from decisions.selectors import traffic as selectors
+from decisions.selectors.level_pictures import LevelsShown, levels_shown
 from decisions.selectors.traffic_imports import recent_imports
-from decisions.selectors.traffic_pictures import (
-    LevelsShown,
-    Sides,
-    arrivals_chart,
-    length_charts,
-    levels_shown,
-    own_seconds,
-    sides,
-)
+from decisions.selectors.traffic_pictures import Sides, arrivals_chart, length_charts, own_seconds, sides
 from decisions.selectors.traffic_problems import ProblemsPage, problem_lines, problems_page
 from decisions.services.delete_text import delete_text
-from decisions.services.people import owners, person
+from decisions.services.give_service import give_service
+from decisions.services.people import person
 from decisions.services.refused import Refused
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.models import TrafficPart, TrafficSet
-from loadtests.services.delete_text import holds_text
 
 LINES_SENT_AT_ONCE = 2_000
 
@@ -63,7 +57,7 @@ class Index:
     word: str
 
 
-@require_GET
+@require_safe
 @login_required
 def traffic(request: HttpRequest) -> HttpResponse:
     account = require(request)
@@ -76,7 +70,7 @@ def traffic(request: HttpRequest) -> HttpResponse:
     return render(request, "traffic/list.html", context)
 
 
-@require_GET
+@require_safe
 @login_required
 def traffic_set(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request)
@@ -84,25 +78,38 @@ def traffic_set(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "traffic/set.html", set_context(found, account))
 
 
-@require_POST
+@posted_from("traffic-set", "pk")
 @login_required
 def delete_the_text(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request)
     found = get_object_or_404(selectors.traffic_sets(), pk=pk)
-    reason = request.POST.get("reason", "")
+    reason, also = request.POST.get("reason", ""), request.POST.getlist("also")
     try:
         if request.POST.get("sure") != "yes":
             raise Refused("tick that it can't be undone")
-        delete_text(traffic_set=found, by=account, reason=reason)
+        delete_text(traffic_set=found, by=account, reason=reason, also=chosen(found, also))
     except Refused as refusal:
-        context = set_context(found, account) | {"refusal": str(refusal), "reason": reason}
+        context = set_context(found, account) | {"refusal": str(refusal), "reason": reason, "also": also}
         return render(request, "traffic/set.html", context, status=422)
-    messages.success(request, "The text is deleted. Hashes, lengths, times and all evidence stay.")
+    messages.success(request, deleted_words(found))
     return redirect("traffic-set", pk)
 
 
-def why_not_delete(account: Account, service: Service | None) -> str | None:
-    return may_delete_text(person(account), Relation(service_owners=owners(service) if service else frozenset()))
+@posted_from("traffic-set", "pk")
+@login_required
+def give_it_a_service(request: HttpRequest, pk: int) -> HttpResponse:
+    account = require(request, may_import_traffic)
+    found = get_object_or_404(selectors.traffic_sets(), pk=pk)
+    service = Service.objects.filter(slug=request.POST.get("service", "")).first()
+    try:
+        if service is None:
+            raise Refused("choose a service")
+        give_service(traffic_set=found, service=service, by=account)
+    except Refused as refusal:
+        context = set_context(found, account) | {"give_refusal": str(refusal)}
+        return render(request, "traffic/set.html", context, status=422)
+    messages.success(request, f"This traffic belongs to {service.name} now.")
+    return redirect("traffic-set", pk)
 
 
 def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
@@ -110,13 +117,12 @@ def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
     briefs = selectors.briefs_on(found)
     measured_with = selectors.newest_frozen(briefs)
     statistics = found.statistics
-    counts = selectors.problem_counts(found.imported)
-    service = selectors.service_of(found)
     uses = selectors.uses_shown(found)
     return {
         "set": found,
         "sentence": what_it_is(statistics, found.imported),
         "standing": selectors.standing_of(found, uses),
+        "may_import": may_import_traffic(person(account)) is None,
         "may_write": may_write_brief(person(account)) is None,
         "statistics": statistics,
         "indices": [Index(window_s, value, burst_word(value)) for window_s, value in indices_of_dispersion(statistics)],
@@ -127,18 +133,15 @@ def set_context(found: TrafficSet, account: Account) -> dict[str, Any]:
         "chart": arrivals_chart(statistics, parts),
         "lengths": length_charts(statistics),
         "sides": sides_of(found, parts),
-        "counts": counts,
-        "total": sum(counts.values()),
+        **left_out(found),
+        "donor_set": selectors.donor_set(found.imported),
         "measured_with": measured_with,
         "levels": levels_of(measured_with, parts) if measured_with else None,
         "uses": uses,
         "named": block(named(found)),
         "held_out": next((part for part in parts if part.kind == TrafficPart.Kind.HELD_OUT), None),
         "briefs": briefs,
-        "service": service,
-        "has_text": holds_text(found),
-        "kept_until": selectors.text_kept_until(found, service),
-        "why_not_delete": why_not_delete(account, service),
+        **privacy_context(found, account),
     }
 
 
@@ -164,29 +167,41 @@ def levels_of(revision: BriefRevision, parts: list[TrafficPart]) -> LevelsShown 
     return levels_shown(document, next((part for part in parts if part.kind == TrafficPart.Kind.TUNING), None))
 
 
-@require_GET
+@require_safe
 @login_required
 def problems(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
     found = get_object_or_404(selectors.traffic_sets(), pk=pk)
-    counts = selectors.problem_counts(found.imported)
-    reason = request.GET.get("reason", "")
-    context: dict[str, Any] = {"set": found, "counts": counts, "total": sum(counts.values()), "reason": reason}
+    reason, of_donor = request.GET.get("reason", ""), request.GET.get("of") == "donor"
+    context = left_out(found) | {"set": found, "reason": reason, "of_donor": of_donor}
     try:
-        context["page"] = page_of(found, reason, request.GET.get("page", ""))
+        context["page"] = page_of(found, reason, request.GET.get("page", ""), of_donor=of_donor)
     except (EvidenceMissing, EvidenceDamaged) as error:
         context["missing"] = str(error)
     return render(request, "traffic/problems.html", context)
 
 
-def page_of(found: TrafficSet, reason: str, number: str) -> ProblemsPage | None:
+def left_out(found: TrafficSet) -> dict[str, Any]:
+    """Rows of the file, and of its donor, by reason and together."""
+    counts, donor = selectors.problem_counts(found.imported), selectors.donor_problem_counts(found.imported)
+    return {
+        "counts": counts,
+        "total": sum(counts.values()),
+        "donor_counts": donor,
+        "donor_total": sum(donor.values()),
+        "donor_file": selectors.donor_file(found.imported),
+    }
+
+
+def page_of(found: TrafficSet, reason: str, number: str, *, of_donor: bool) -> ProblemsPage | None:
     if not found.problems_digest:
         return None
     # Nine digits are more pages than any file has.
-    return problems_page(found, reason=reason, number=int(number) if number.isdecimal() and len(number) < 10 else 1)
+    page = int(number) if number.isdecimal() and len(number) < 10 else 1
+    return problems_page(found, reason=reason, number=page, of_donor=of_donor)
 
 
-@require_GET
+@require_safe
 @login_required
 def problems_file(request: HttpRequest, pk: int) -> StreamingHttpResponse:
     require(request)

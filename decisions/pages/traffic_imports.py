@@ -11,15 +11,17 @@ from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.urls import reverse
 from django.utils import timezone
-from django.views.decorators.http import require_GET, require_http_methods, require_POST
+from django.views.decorators.http import require_http_methods, require_safe
 from django_htmx.http import HttpResponseClientRedirect, HttpResponseClientRefresh
 
 from decisions.models import Account
-from decisions.pages.access import require
-from decisions.pages.import_form import FORMAT_WORDS, LENGTHS_ONLY, ImportForm, defaults, said_before
+from decisions.pages.access import posted_from, require
+from decisions.pages.import_form import FORMAT_WORDS, LENGTHS_ONLY, ImportForm, defaults, like, said_before
+from decisions.pages.traffic_asked import traffic_asked_for
 from decisions.pages.uploads import NO_ROOM, path_of, too_large, trouble_of
 from decisions.rules.who_may import may_import_traffic
 from decisions.selectors import traffic_imports as selectors
+from decisions.selectors.traffic import donor_set
 from decisions.services.people import person
 from decisions.services.refused import Refused
 from loadtests.models import TrafficImport
@@ -33,12 +35,15 @@ from loadtests.traffic.importers.proposed import LOOK_BYTES, Look, look
 State = TrafficImport.State
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest) -> HttpResponse:
     account = require(request, may_import_traffic)
-    if request.method == "GET":
-        return writing(request, form_for(request))
+    if request.method != "POST":
+        again = traffic_asked_for(request.GET.get("like", ""))
+        services = selectors.services_for_import()
+        initial = defaults(services) | (like(again, donor_set(again.imported)) if again else {})
+        return writing(request, form_for(request, initial=initial), like=again)
     form = form_for(request, bound=True, needs_file="check" not in request.POST)
     if answer := not_taken(request, form) or checked(request):
         return answer
@@ -101,6 +106,7 @@ def writing(
         "problems": [("", trouble)] if trouble else form.problems if status != 200 else [],
         "targets": TARGETS,
         "limit": settings.UPLOAD_LIMIT_BYTES,
+        "default_retention": settings.RETENTION_DAYS,
         "too_large": too_large(),
         "said": form.data if form.is_bound else form.initial,
     }
@@ -117,7 +123,7 @@ def gone_to(request: HttpRequest, wanted: TrafficImport) -> HttpResponse:
     return JsonResponse({"to": address}, status=201) if is_script(request) else redirect(address)
 
 
-@require_POST
+@posted_from("traffic-import")
 @login_required
 def look_at(request: HttpRequest) -> HttpResponse:
     """What the first bytes of the file say. They are read where they lie, and nothing is kept of them."""
@@ -135,7 +141,7 @@ def look_at(request: HttpRequest) -> HttpResponse:
     return writing(request, form_for(request, initial=request.POST.dict()), looked=True, **context)
 
 
-@require_GET
+@require_safe
 @login_required
 def job(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request)
@@ -156,7 +162,7 @@ def job_context(wanted: TrafficImport) -> dict[str, Any]:
     }
 
 
-@require_GET
+@require_safe
 @login_required
 def live(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
@@ -169,7 +175,7 @@ def live(request: HttpRequest, pk: int) -> HttpResponse:
     return render(request, "traffic/import_live.html", {**job_context(wanted), "polled": True})
 
 
-@require_GET
+@require_safe
 @login_required
 def recent(request: HttpRequest) -> HttpResponse:
     """The part of the list of sets that changes while something is imported."""
@@ -181,7 +187,7 @@ def recent(request: HttpRequest) -> HttpResponse:
     return render(request, "traffic/imports.html", {"imports": imports})
 
 
-@require_POST
+@posted_from("traffic-import-job", "pk")
 @login_required
 def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request, may_import_traffic)
@@ -193,7 +199,7 @@ def cancel(request: HttpRequest, pk: int) -> HttpResponse:
     return redirect("traffic-import-job", pk)
 
 
-@require_POST
+@posted_from("traffic-import-job", "pk")
 @login_required
 def again(request: HttpRequest, pk: int) -> HttpResponse:
     account = require(request, may_import_traffic)

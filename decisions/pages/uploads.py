@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -13,17 +14,38 @@ from django.core.files.uploadhandler import FileUploadHandler, SkipFile, StopUpl
 from django.http import HttpRequest
 
 from decisions.models import Account
-from decisions.rules.who_may import may_import_traffic
+from decisions.rules.who_may import Person, may_import_evidence, may_import_traffic
 from decisions.services.people import person
 from loadtests import uploads
 
-# Pages that take a file, and whether all of it or only its beginning.
-WELCOME = {"traffic-import": True, "traffic-import-again": True, "traffic-import-look": False}
 MEGABYTE = 1_000_000
+# A result file is read while its sender waits, so it has an end before a traffic file has.
+RESULT_LIMIT = 200 * MEGABYTE
 # Of a file that is only looked at: more than one look takes, less than anyone would mind.
 LOOK_LIMIT = 1 << 20
 # Room that an upload leaves on the disk: the database and the evidence lie there too.
 ROOM_LEFT = 256 * MEGABYTE
+
+
+@dataclass(frozen=True)
+class Welcome:
+    """A page that takes a file: from whom, all of it or only its beginning, and up to which size of its own."""
+
+    rule: Callable[[Person], str | None]
+    whole: bool = True
+    limit: int | None = None
+
+    @property
+    def most_bytes(self) -> int:
+        return min(settings.UPLOAD_LIMIT_BYTES, self.limit or settings.UPLOAD_LIMIT_BYTES)
+
+
+WELCOME = {
+    "traffic-import": Welcome(may_import_traffic),
+    "traffic-import-again": Welcome(may_import_traffic),
+    "traffic-import-look": Welcome(may_import_traffic, whole=False),
+    "brief-imported-new": Welcome(may_import_evidence, limit=RESULT_LIMIT),
+}
 
 
 @dataclass(frozen=True)
@@ -46,6 +68,15 @@ def too_large() -> Trouble:
         413,
         f"The file is larger than the {limit:,.0f} MB that this installation takes. Compress it with gzip or zstd, "
         "which are read as they are, or ask whoever runs it for a higher DRAFTPROOF_UPLOAD_MB.",
+    )
+
+
+def result_too_large() -> Trouble:
+    limit = WELCOME["brief-imported-new"].most_bytes / MEGABYTE
+    return Trouble(
+        413,
+        f"The file is larger than the {limit:,.0f} MB that this page takes. Compress it with gzip or zstd, which are "
+        "read as they are, or have it imported with manage.py import_evidence.",
     )
 
 
@@ -72,9 +103,10 @@ class BoundedUpload(FileUploadHandler):
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes | None:
         self.taken += len(raw_data)
-        if WELCOME[page_of(self.request)]:
-            if self.taken > settings.UPLOAD_LIMIT_BYTES:
-                self.stop(too_large())
+        welcome = WELCOME[page_of(self.request)]
+        if welcome.whole:
+            if self.taken > welcome.most_bytes:
+                self.stop(result_too_large() if welcome.limit else too_large())
         elif self.taken > LOOK_LIMIT:
             return None
         try:
@@ -100,8 +132,8 @@ class BoundedUpload(FileUploadHandler):
 
 
 def is_welcome(request: HttpRequest) -> bool:
-    account = request.user
-    return isinstance(account, Account) and page_of(request) in WELCOME and may_import_traffic(person(account)) is None
+    account, welcome = request.user, WELCOME.get(page_of(request))
+    return isinstance(account, Account) and welcome is not None and welcome.rule(person(account)) is None
 
 
 def page_of(request: HttpRequest) -> str:

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
-from django.conf import settings
-
 from decisions.models import BriefRevision
-from decisions.rules.evidence import Purpose, TrialEvidence, columns_of, window_and_warm_up
+from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of, window_and_warm_up
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
+from loadtests.generator.exchange import client_faults
 from loadtests.models import Boot, Campaign, Trial
 from loadtests.models.campaign import counted_boots
 from loadtests.traffic.levels import Level
@@ -18,6 +18,7 @@ from loadtests.traffic.rows import NANOSECONDS
 GENERATION_TOKENS = "vllm:generation_tokens_total"
 PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
 PREFIX_HITS = "vllm:prefix_cache_hits_total"
+PREEMPTIONS = "vllm:num_preemptions_total"
 
 
 def evidence_of(revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values) -> list[TrialEvidence]:
@@ -31,13 +32,13 @@ def evidence_of(revision: BriefRevision, *, purposes: Iterable[str] = Campaign.P
         .select_related("campaign", "configuration")
         .prefetch_related("trials")
     )
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    store = evidence_store()
     return [evidence_of_trial(boot, trial, store) for boot in counted_boots(boots) for trial in boot.trials.all()]
 
 
 def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEvidence:
     level = Level.model_validate(next(one for one in boot.campaign.plan["levels"] if one["name"] == trial.level))
-    columns, warm_up_columns = window_and_warm_up(columns_of(read_records(store.get(trial.records_digest))))
+    columns, warm_up_columns = window_and_warm_up(columns_of(read_records(store.get(trial.records_digest), COLUMNS)))
     counters = trial.counters
     warm_up = trial.summary.get("warm_up", {})
     return TrialEvidence(
@@ -66,6 +67,8 @@ def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEv
         died=boot.died,
         window_start_ns=round(level.warm_up_s * NANOSECONDS),
         warm_up_columns=warm_up_columns,
+        preemptions=whole(counters.get(PREEMPTIONS)),
+        client_faults=tuple(client_faults(trial.findings)),
     )
 
 

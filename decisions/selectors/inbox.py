@@ -10,6 +10,7 @@ from django.db.models import Exists, OuterRef, Prefetch, Q, QuerySet
 from decisions.models import Account, Brief, BriefRevision, Release, Route, Signature, Verdict
 from decisions.rules.brief import BadBrief
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
+from decisions.selectors.traffic import text_gone
 from loadtests.models import TrafficSet
 
 EXPIRES_SOON = timedelta(days=21)
@@ -94,7 +95,8 @@ def waiting_for(account: Account) -> list[Waiting]:
     work = []
     for one in to_work_on(account):
         tab, act, sentence = ENGINEERS_ACTS[one.state]
-        work.append(Waiting(one, tab, act, one.halted or sentence))
+        gone = text_gone(one.traffic_set) if one.state == "frozen" else None
+        work.append(Waiting(one, tab, "See why" if gone else act, gone or one.halted or sentence))
     return verdicts + work
 
 

@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 import pyarrow as pa
-from django.conf import settings
 
 from decisions.charts.figure import Chart
 from decisions.charts.timeline import Second, engine_over_time
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.evidence.stores import evidence_store
 from loadtests.evidence.timeline import BadTimeline, read_timeline
 from loadtests.models import Trial
 
@@ -38,7 +38,7 @@ def timeline_bytes(trial: Trial) -> bytes:
     wanted = trial.summary.get("timeline")
     if not wanted:
         raise EvidenceMissing("the trial left no timeline")
-    return EvidenceStore(settings.EVIDENCE_DIR).get(wanted)
+    return evidence_store().get(wanted)
 
 
 def seconds_of(table: pa.Table) -> list[Second]:

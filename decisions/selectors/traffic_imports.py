@@ -18,12 +18,19 @@ RECENT = timedelta(days=1)
 SHOWN = 20
 STAGE_WORDS = {
     "reading": "Reading the file",
-    "comparing prompts": "Comparing prompts",
+    "reading prompts": "Reading prompts",
+    "looking for near-duplicates": "Looking for near-duplicates",
     "joining text": "Joining text",
     "writing": "Writing the parts",
 }
 # What the numbers of a stage count.
-UNITS = {"reading": "MB", "comparing prompts": "rows", "joining text": "MB", "writing": "rows"}
+UNITS = {
+    "reading": "MB",
+    "reading prompts": "rows",
+    "looking for near-duplicates": "passes",
+    "joining text": "MB",
+    "writing": "rows",
+}
 
 
 @dataclass(frozen=True)

@@ -1,33 +1,21 @@
-"""Pictures of a traffic set and of the load levels of a brief, from what is stored. Of the rows, the times of the
-tuning part alone are read, where a level replays them."""
+"""Pictures of a traffic set from what its import counted: no row is read."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
-
-from django.conf import settings
 
 from decisions.charts.arrivals import Busiest, Lane, arrivals_over_time
 from decisions.charts.classes import classes_of_both_sides
 from decisions.charts.figure import Chart
 from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
-from decisions.charts.levels import LevelLine, levels_over_time, line_of
-from decisions.rules.brief import Brief
-from decisions.rules.wording import process_words
-from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficPart
-from loadtests.traffic.columns import read_columns
-from loadtests.traffic.levels import Level
-from loadtests.traffic.plan import level_times_ns, next_rows, segment_seeds, unbroken_rows
+from loadtests.statistics.resemblance import ALIKE, DIFFERS, MATERIAL, TOO_FEW
 from loadtests.traffic.rows import NANOSECONDS
 
-# A page draws a level in a moment; beyond this many requests it says how many they are instead.
-MOST_DRAWN = 200_000
-MOST_BYTES_READ = 64 << 20
 SMALLEST_P = 0.0001
+VERDICTS = {ALIKE: "they are alike", DIFFERS: "they differ", TOO_FEW: "too few to tell whether they are alike"}
 
 
 @dataclass(frozen=True)
@@ -37,6 +25,7 @@ class MeasureShown:
     distance: str
     p: str
     differs: bool
+    found: str
 
 
 @dataclass(frozen=True)
@@ -53,14 +42,6 @@ class Sides:
     charts: list[NamedChart]
     resembles: bool
     warning: str
-
-
-@dataclass(frozen=True)
-class LevelsShown:
-    chart: Chart | None
-    levels: Sequence[Level]
-    peak: str
-    not_drawn: list[str]
 
 
 def arrivals_chart(statistics: Mapping[str, Any], parts: Sequence[TrafficPart] = ()) -> Chart | None:
@@ -119,13 +100,18 @@ def sides(comparison: Mapping[str, Any], tuning: Mapping[str, Any], held_out: Ma
 
 def measure_shown(one: Mapping[str, Any]) -> MeasureShown:
     p = "< 0.0001" if one["p"] < SMALLEST_P else f"{one['p']:.2g}"
-    return MeasureShown(one["name"], one["test"], f"{one['distance']:.3f}", p, one["differs"])
+    return MeasureShown(one["name"], one["test"], f"{one['distance']:.3f}", p, one["differs"], found_of(one))
+
+
+def found_of(one: Mapping[str, Any]) -> str:
+    """An import from before blocks were compared didn't ask whether they were too few: a small distance is alike."""
+    unsaid = DIFFERS if one["differs"] else ALIKE if one["distance"] <= MATERIAL else TOO_FEW
+    return str(one.get("found", unsaid))
 
 
 def verdict(one: MeasureShown) -> str:
     equals = "" if one.p.startswith("<") else "= "
-    found = "they differ" if one.differs else "they are alike"
-    return f"{found} ({one.test}, distance {one.distance}, p {equals}{one.p})"
+    return f"{VERDICTS[one.found]} ({one.test}, distance {one.distance}, p {equals}{one.p})"
 
 
 def side_charts(
@@ -152,63 +138,3 @@ def compared(statistics: Mapping[str, Any]) -> list[tuple[Measure, Mapping[str, 
         (Measure("inter-arrival time", "seconds"), statistics.get("gaps_s") or {}),
     )
     return [(measure, found if found.get("histogram", {}).get("counts") else None) for measure, found in named]
-
-
-def levels_shown(brief: Brief, tuning: TrafficPart | None) -> LevelsShown:
-    """The first pair's planned arrivals at every level; a replay as it would begin in the tuning part."""
-    seeds = segment_seeds(brief.levels, pairs=1, seed=brief.rule.seed)
-    recorded = Recorded(tuning)
-    lines: list[LevelLine] = []
-    not_drawn = []
-    for level in brief.levels:
-        try:
-            lines.append(level_line(level, seeds[0, level.name], recorded))
-        except ValueError as error:
-            not_drawn.append(f"{level.name} is not drawn: {str(error).removeprefix(f'level {level.name}: ')}.")
-    return LevelsShown(levels_over_time(lines) if lines else None, brief.levels, brief.peak, not_drawn)
-
-
-def level_line(level: Level, seed: int, recorded: Recorded) -> LevelLine:
-    """Raises ValueError with the reason where there is nothing to draw."""
-    times: Sequence[int] = ()
-    if level.arrival.process == "replay":
-        times = recorded.window(level, seed)
-    elif (level.expected_requests or 0) > MOST_DRAWN:
-        raise ValueError(f"it plans about {level.expected_requests:,.0f} requests, more than a page can draw")
-    planned = level_times_ns(level, seed=seed, recorded_ns=times)
-    return line_of(
-        level.name,
-        process_words(level.arrival),
-        [time / NANOSECONDS - level.warm_up_s for time in planned],
-        warm_up_s=level.warm_up_s,
-        duration_s=level.duration_s,
-    )
-
-
-class Recorded:
-    """When the requests of a tuning part arrived; read once, and only where it is asked for."""
-
-    def __init__(self, part: TrafficPart | None) -> None:
-        self._part = part
-
-    @cached_property
-    def _times_ns(self) -> list[int]:
-        part = self._part
-        if part is None:
-            raise ValueError("the traffic set that it replays is not here")
-        path = EvidenceStore(settings.EVIDENCE_DIR).path(part.digest)
-        if not path.is_file():
-            raise ValueError("the rows that it replays are not here any more")
-        if path.stat().st_size > MOST_BYTES_READ:
-            raise ValueError(f"it replays a part of {part.rows:,} requests, more than a page can read")
-        times: list[int] = read_columns(path).arrivals_ns.tolist()
-        return times
-
-    def window(self, level: Level, seed: int) -> Sequence[int]:
-        """The first window of the part that the level can take, as the plan would choose it."""
-        times, part = self._times_ns, self._part
-        unbroken = unbroken_rows(times, part.stretches if part else None)
-        taken = next_rows(times, level, unbroken, 0, seed=seed)
-        if taken is None:
-            raise ValueError("no unbroken stretch of the tuning part is as long as its window")
-        return times[taken.start : taken.stop]

@@ -10,11 +10,9 @@ from itertools import islice
 from pathlib import Path
 from typing import Any
 
-from django.conf import settings
-
-from decisions.selectors.traffic import problem_counts
+from decisions.selectors.traffic import donor_file, donor_problem_counts, problem_counts
 from loadtests.canonical import canonical
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 from loadtests.models import TrafficSet
 
 ROWS_A_PAGE = 100
@@ -47,23 +45,29 @@ class ProblemsPage:
         return self.number + 1 if self.number < self.pages else None
 
 
-def problems_page(traffic_set: TrafficSet, *, reason: str, number: int) -> ProblemsPage:
-    """Raises EvidenceMissing or EvidenceDamaged where the file isn't as it was kept."""
-    counts = problem_counts(traffic_set.imported)
+def problems_page(traffic_set: TrafficSet, *, reason: str, number: int, of_donor: bool = False) -> ProblemsPage:
+    """Of the set's own file, or of its donor's. Raises EvidenceMissing or EvidenceDamaged where the problems aren't as
+    they were kept."""
+    donor = donor_file(traffic_set.imported)
+    counts = (donor_problem_counts if of_donor else problem_counts)(traffic_set.imported)
     count = counts.get(reason, 0) if reason else sum(counts.values())
     number = min(max(1, number), max(1, -(-count // ROWS_A_PAGE)))
     first = (number - 1) * ROWS_A_PAGE
     in_order = count <= MOST_IN_ORDER
-    with closing(problem_lines(traffic_set.problems_digest, reason)) as lines:
+    with closing(problem_lines(traffic_set.problems_digest, reason)) as every:
+        lines = of_one_file(every, donor, of_donor) if donor else every
         rows = ordered(lines) if in_order else map(json.loads, lines)
         return ProblemsPage(list(islice(rows, first, first + ROWS_A_PAGE)), number, count, in_order)
 
 
+def of_one_file(lines: Iterable[bytes], donor: str, of_donor: bool) -> Iterator[bytes]:
+    """A quote inside a text is escaped, so the file's name stands where it seems to."""
+    named = b',"file":' + canonical(donor) + b',"line":'
+    return (line for line in lines if (named in line) == of_donor)
+
+
 def ordered(lines: Iterable[bytes]) -> Iterator[Mapping[str, Any]]:
-    """By line; the files as they come: the traffic's, then its donor's."""
-    rows = [json.loads(line) for line in lines]
-    files = {file: place for place, file in enumerate(dict.fromkeys(row["file"] for row in rows))}
-    return iter(sorted(rows, key=lambda row: (files[row["file"]], row["line"])))
+    return iter(sorted(map(json.loads, lines), key=lambda row: int(row["line"])))
 
 
 def problem_lines(digest: str, reason: str = "") -> Generator[bytes]:
@@ -71,9 +75,7 @@ def problem_lines(digest: str, reason: str = "") -> Generator[bytes]:
 
     The file is checked against its digest first; raises EvidenceMissing or EvidenceDamaged.
     """
-    store = EvidenceStore(settings.EVIDENCE_DIR)
-    store.check(digest)
-    return lines_of(store.path(digest), reason)
+    return lines_of(evidence_store().file(digest), reason)
 
 
 def lines_of(path: Path, reason: str) -> Generator[bytes]:

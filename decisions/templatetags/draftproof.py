@@ -27,6 +27,9 @@ register = template.Library()
 
 MINUS, NARROW = "−", "\u202f"
 
+# Up to here a duration is written to the second.
+SECONDS_COUNT = 600
+
 ICONS = {
     "check": "M4 10.5 8.2 15 16 5.5",
     "cross": "M5 5l10 10M15 5 5 15",
@@ -159,6 +162,12 @@ def decimals(value: float) -> int:
 
 
 @register.filter
+def or_missing(text: str) -> str:
+    """What a file doesn't tell is said, where a dash could be read as "not yet"."""
+    return "missing" if text == "–" else text
+
+
+@register.filter
 def percent(share: Any, digits: int = 1) -> str:
     return "–" if missing(share) else f"{100 * share:.{digits}f}{NARROW}%".replace("-", MINUS)
 
@@ -185,11 +194,13 @@ def seconds(value: Any) -> str:
 
 @register.filter
 def duration(value: Any) -> str:
-    """Seconds as 45 s, 12 min, 1 h 20 min."""
+    """Seconds as 45 s, 1 min 29 s, 12 min, 1 h 20 min."""
     if missing(value):
         return "–"
-    if value < 90:
-        return f"{value:.0f}{NARROW}s"
+    if value < SECONDS_COUNT:
+        minutes, rest = divmod(round(value), 60)
+        last = f"{rest}{NARROW}s" if rest or not minutes else ""
+        return " ".join(filter(None, (f"{minutes}{NARROW}min" if minutes else "", last)))
     minutes = round(value / 60)
     hours, rest = divmod(minutes, 60)
     if not hours:
@@ -368,7 +379,14 @@ def outcome_sentence(outcome: Outcome) -> str:
             f"Attainment (requests within deadline ÷ requests planned) must be better by at least {100 * asked:g} "
             f"points at {where}, and nowhere else worse by more than {100 * margin:g} points."
         )
+    if outcome.metric == "capacity":
+        return (
+            "Capacity (the rate that the ladder shows an arm to carry) must be better by at least "
+            f"{100 * asked:g} % of the baseline's, and attainment nowhere worse by more than {100 * margin:g} points."
+        )
     name = "Verified output tokens per second"
+    if outcome.metric == "slo_goodput":
+        name = "SLO goodput (requests within deadline per second)"
     if outcome.quantile is not None:
         name = f"Completion time at p{100 * outcome.quantile:g}"
     return (
@@ -380,12 +398,14 @@ def outcome_sentence(outcome: Outcome) -> str:
 @register.filter
 def guardrail_sentence(rail: Guardrail) -> str:
     name = measure_of(rail).label
+    if rail.metric == "behaviour":
+        return f"{name}: no case of the suite broken"
     limit = f"{rail.limit:g} s" if rail.quantile is not None else f"{100 * rail.limit:g} %"
     if rail.kind == "absolute":
         return f"{name} at {rail.cell.label}: at most {limit}"
     if rail.metric == "kv_cache_tokens":
         return f"{name}: at least {100 * (1 - rail.limit):g} % of the baseline's"
-    if rail.metric in ("failed_share", "late_share"):
+    if measure_of(rail).scale == "difference":
         return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} points above the baseline"
     return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} % above the baseline"
 

@@ -565,7 +565,8 @@ def test_a_missing_number_is_a_dash(written: Callable[[Any], str], nothing: Any)
 
 @pytest.fixture
 def document(route: Route) -> dict[str, Any]:
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", seed=7)
+    slug = route.service.slug
+    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", service=slug, seed=7)
     return brief_document(TARGET, traffic) | {"route": route.slug}
 
 

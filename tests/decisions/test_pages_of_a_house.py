@@ -59,7 +59,7 @@ def tab(revision: BriefRevision, name: str = "brief") -> str:
 
 
 def pages_of(house: House) -> list[str]:
-    tabs = ("brief", "brief-tuning", "brief-held-out", "brief-sign-off", "brief-history")
+    tabs = ("brief", "brief-tuning", "brief-held-out", "brief-imported", "brief-sign-off", "brief-history")
     finished = Boot.objects.filter(state="finished").latest("pk")
     return [
         *(reverse(name) for name in ("inbox", "inbox-running", "services", "briefs", "traffic", "runs", "runs-live")),
@@ -172,6 +172,16 @@ def test_the_running_boot_refreshes_itself_until_it_ends(house: House, as_: Call
     Boot.objects.filter(pk=house.live_boot.pk).update(state="finished")
     assert client.get(live)["HX-Refresh"] == "true"
     assert "hx-trigger" not in text(client.get(reverse("boot", args=[house.live_boot.pk])))
+
+
+def test_a_boot_shows_what_the_client_itself_adds(house: House, as_: Callable[[str], Client]) -> None:
+    page = text(as_("engineer").get(reverse("boot", args=[house.live_boot.pk])))
+    assert "3 requests a second, the most that the campaign plans" in page
+    for value in ("0.4\u202fms", "1.2\u202fms", "1.5\u202fms", "host-1", "12:00:00 UTC"):
+        assert value in page
+    # It tells nothing of the engine.
+    assert "self test" not in page
+    assert "The client" not in text(as_("engineer").get(reverse("boot", args=[house.lost_boot.pk])))
 
 
 def test_a_part_that_refreshes_itself_asks_to_sign_in_again_by_a_reload(house: House, client: Client) -> None:

@@ -499,3 +499,47 @@ def test_no_page_of_an_import_holds_an_inline_style_or_script(
         assert " style=" not in found
         assert " onclick=" not in found
         assert all("src=" in tag for tag in found.split("<script")[1:])
+
+
+# To split a file again.
+
+
+def test_a_set_leads_to_a_form_that_knows_how_it_was_read_and_split(
+    as_engineer: Client, upload: Callable[..., TrafficImport], service: Service
+) -> None:
+    mapped = b"when,what,long\n" + b"".join(b"%d,%s number %d,9\n" % (n * 5, b"words " * n, n) for n in range(40))
+    said = {"mapping": "when=arrival_s\nwhat=prompt\nlong=max_tokens", "service": service.slug, "similarity": "1"}
+    made = run(upload(file(mapped, "log.csv"), **said, max_context="9000", block_s="20", tuning="40", held_out="60"))
+    assert made.created_set, made.reason
+    address = f"{FORM}?like={made.created_set_id}"
+    assert address in as_engineer.get(reverse("traffic-set", args=[made.created_set_id])).content.decode()
+    page = as_engineer.get(address)
+    filled = page.context["said"]
+    assert filled == {
+        "name": f"{made.name}, split again",
+        "service": service.slug,
+        "format": "auto",
+        "on_bad_row": "skip",
+        "mapping": said["mapping"],
+        "no_header": False,
+        "max_tokens": 1024,
+        "max_context": 9000,
+        "donor": "",
+        "donor_set": "",
+        "tuning": "40",
+        "held_out": "60",
+        "evaluation": "0",
+        "seed": 1,
+        "block_s": "20",
+        "similarity": 1,
+    }
+    assert "choose log.csv once more" in page.content.decode()
+    again = {name: value for name, value in filled.items() if name != "no_header"}
+    second = run(upload(file(mapped, "log.csv"), **again))
+    assert second.created_set
+    assert second.created_set.digest != made.created_set.digest
+
+
+def test_a_form_like_a_set_that_is_not_there_is_no_page(as_engineer: Client) -> None:
+    for key in ("0", "x", "²"):
+        assert as_engineer.get(FORM, {"like": key}).status_code == 404

@@ -15,7 +15,11 @@ from django.urls import reverse
 
 from decisions.models import Account, BriefRevision, Event, Route, Service
 from decisions.selectors.seal import Use
+from decisions.services.create_brief import create_brief
+from decisions.services.delete_text import delete_text
+from decisions.services.freeze_brief import freeze_brief
 from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficSet
 from loadtests.services.import_traffic import import_traffic
 from loadtests.traffic.importers import Wanted
@@ -159,13 +163,24 @@ class TestASet:
         for heading in ("Prompt length", "Output limit", "Inter-arrival time", "Class"):
             assert f"<h3>{heading}" in page
         assert "Kolmogorov–Smirnov" in page
-        assert "χ²" in page
+        assert "total variation" in page
 
     def test_warns_where_held_out_does_not_resemble_tuning(self, as_engineer: Client, traffic: TrafficSet) -> None:
         compared = traffic.statistics["comparison"] | {"resembles": False, "warning": "Held-out is another world."}
         traffic.statistics |= {"comparison": compared}
         traffic.save()
         assert "Held-out is another world." in plain(as_engineer.get(page_of(traffic)))
+
+    def test_never_calls_alike_what_too_few_blocks_can_tell(
+        self, as_engineer: Client, imported: Callable[..., TrafficSet]
+    ) -> None:
+        address = page_of(imported(rows(240), block_s=240))
+        page = plain(as_engineer.get(address))
+        assert "parts have too few time blocks to tell whether held-out resembles tuning" in page
+        assert "together, too few to tell whether held-out resembles tuning: choose shorter blocks" in page
+        assert "too few to tell whether they are alike (Kolmogorov–Smirnov, distance 0." in page
+        assert "they are alike (" not in page.replace("whether they are alike (", "")
+        assert ">alike<" not in text(as_engineer.get(address)).replace("</svg>", ">")
 
     def test_without_times_says_what_a_level_needs(
         self, as_engineer: Client, imported: Callable[..., TrafficSet]
@@ -222,12 +237,28 @@ class TestASet:
 
 class TestANewBriefOnASet:
     def test_begins_with_its_digests(
-        self, as_engineer: Client, route: Route, traffic: TrafficSet, lengths: TrafficSet
+        self, as_engineer: Client, route: Route, for_a_service: TrafficSet, lengths: TrafficSet
     ) -> None:
+        traffic = for_a_service
         assert f"{reverse('brief-new')}?traffic={traffic.pk}" in text(as_engineer.get(page_of(traffic)))
         page = as_engineer.get(reverse("brief-new"), {"traffic": str(traffic.pk), "route": route.slug})
         assert f"set: {traffic.digest}" in text(page)
         assert "The traffic block names Gateway" in plain(page)
+
+    def test_is_not_offered_before_the_set_is_given_to_a_service(
+        self, as_engineer: Client, route: Route, traffic: TrafficSet
+    ) -> None:
+        page = as_engineer.get(page_of(traffic))
+        assert f"{reverse('brief-new')}?traffic={traffic.pk}" not in text(page)
+        assert "None can be frozen on it until it is given to a service." in plain(page)
+
+    def test_is_for_a_route_of_its_own_service(
+        self, as_engineer: Client, route: Route, for_a_service: TrafficSet
+    ) -> None:
+        other = Service.objects.create(slug="search", name="Search", purpose="Finds", target="m", pool="cpu")
+        Route.objects.create(service=other, slug="find", name="find")
+        page = as_engineer.get(reverse("brief-new"), {"traffic": for_a_service.pk})
+        assert page.context["route"] == route
 
     def test_asks_for_the_route_first_where_there_are_several(
         self, as_engineer: Client, route: Route, traffic: TrafficSet
@@ -240,6 +271,60 @@ class TestANewBriefOnASet:
     @pytest.mark.parametrize("key", ["0", "x", "-1", "²", "9" * 30])
     def test_on_a_set_that_is_not_there_is_no_page(self, as_engineer: Client, route: Route, key: str) -> None:
         assert as_engineer.get(reverse("brief-new"), {"traffic": key}).status_code == 404
+
+
+class TestTheTrafficOfAnExample:
+    """What a first brief begins with where nobody chose a set."""
+
+    def page(self, client: Client) -> str:
+        return text(client.get(reverse("brief-new")))
+
+    def test_is_the_newest_set_of_the_service(
+        self, as_engineer: Client, route: Route, for_a_service: TrafficSet, imported: Callable[..., TrafficSet]
+    ) -> None:
+        imported(rows(250))
+        page = self.page(as_engineer)
+        assert f"set: {for_a_service.digest}" in page
+        assert "the newest set of Support assistant whose text is kept" in page
+
+    def test_is_none_where_all_were_read_or_deleted_or_hold_lengths(
+        self,
+        as_engineer: Client,
+        route: Route,
+        owner: Account,
+        imported: Callable[..., TrafficSet],
+        lengths: TrafficSet,
+        monkeypatch: pytest.MonkeyPatch,
+    ) -> None:
+        read, gone = (imported(rows(count), service=route.service.slug) for count in (240, 250))
+        TrafficSet.objects.filter(pk=lengths.pk).update(service=route.service.slug)
+        delete_text(traffic_set=gone, by=owner, reason="Asked for by the customer")
+        use = Use(1, 1, "First", "support-assistant/chat", read.created_at, 8)
+        monkeypatch.setattr(
+            "decisions.selectors.traffic.uses_of", lambda traffic_set: [use] if traffic_set == read else []
+        )
+        page = self.page(as_engineer)
+        assert "name: import traffic first" in page
+        assert "Support assistant has no traffic set whose text is kept" in page
+
+    def test_is_offered_beside_that_of_the_last_brief(
+        self,
+        as_engineer: Client,
+        route: Route,
+        engineer: Account,
+        for_a_service: TrafficSet,
+        imported: Callable[..., TrafficSet],
+    ) -> None:
+        from config.demo import brief_document
+        from tests.support.play import TARGET
+
+        document = brief_document(TARGET, for_a_service) | {"route": route.slug}
+        create_brief(route=route, source=json.dumps(document), by=engineer)
+        assert "The traffic block names Gateway" in plain(as_engineer.get(reverse("brief-new")))
+        newer = imported(rows(250), name="Newer", service=route.service.slug)
+        page = as_engineer.get(reverse("brief-new"))
+        assert page.context["source"] == json.dumps(document)
+        assert f'?traffic={newer.pk}&amp;route={route.slug}">Begin on Newer instead' in text(page)
 
 
 class TestRowsLeftOut:
@@ -341,7 +426,7 @@ class TestPrivacyOfASet:
         response = self.delete(as_owner, for_a_service, **changes)
         assert response.status_code == 422
         assert said in text(response)
-        assert "<details open><summary>Delete text now" in text(response)
+        assert '<details class="after" open><summary>Delete text now' in text(response)
         for_a_service.refresh_from_db()
         assert for_a_service.text_deleted_at is None
 
@@ -422,10 +507,10 @@ class TestTheLevelsOfABrief:
     @pytest.fixture
     def draft(self, route: Route, engineer: Account) -> BriefRevision:
         from config.demo import brief_document
-        from decisions.services.create_brief import create_brief
         from tests.support.play import TARGET
 
-        traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", seed=7)
+        slug = route.service.slug
+        traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", service=slug, seed=7)
         document = brief_document(TARGET, traffic) | {"route": route.slug, "levels": self.LEVELS}
         document["rule"] = document["rule"] | {"pairs": 4}
         return create_brief(route=route, source=json.dumps(document), by=engineer)
@@ -451,14 +536,30 @@ class TestTheLevelsOfABrief:
     def test_stand_on_the_page_of_the_set_once_the_brief_is_frozen(
         self, as_engineer: Client, draft: BriefRevision
     ) -> None:
-        from decisions.services.freeze_brief import freeze_brief
-
         traffic = TrafficSet.objects.get()
         assert "no load level is planned for it" in plain(as_engineer.get(page_of(traffic)))
         freeze_brief(revision=draft, by=draft.author)
         page = as_engineer.get(page_of(traffic))
         assert "the newest frozen brief on this set" in plain(page)
         assert "warm-up, not counted" in text(page)
+
+    def test_a_frozen_brief_whose_text_is_gone_is_not_started(
+        self, as_engineer: Client, draft: BriefRevision, owner: Account
+    ) -> None:
+        freeze_brief(revision=draft, by=draft.author)
+        address = reverse("brief", args=[draft.brief_id, draft.number])
+        start = reverse("brief-act", args=[draft.brief_id, draft.number, "start"])
+        assert f'action="{start}"' in text(as_engineer.get(address))
+        delete_text(traffic_set=TrafficSet.objects.get(), by=owner, reason="Asked for by the customer")
+        page = as_engineer.get(address)
+        assert f'action="{start}"' not in text(page)
+        said = "by owner, so there is nothing to send. Withdraw this brief, or write a new revision on another set."
+        assert "This brief can’t be started. The text of Two hours was deleted on" in plain(page)
+        assert said in plain(page)
+        assert said in plain(as_engineer.post(start, follow=True))
+        assert said in plain(as_engineer.get(reverse("inbox")))
+        draft.refresh_from_db()
+        assert (draft.state, draft.halted) == ("frozen", "")
 
     def test_a_held_out_part_that_was_read_before_is_named(
         self, as_engineer: Client, draft: BriefRevision, monkeypatch: pytest.MonkeyPatch
@@ -484,6 +585,37 @@ def test_a_trace_with_donated_text_says_so_everywhere(as_engineer: Client, lengt
     said = plain(as_engineer.get(page_of(joined)))
     assert "How a row gets its text" in said
     assert "One donor's words" not in said
+    assert "Donors of each part" in said
+    assert "Left out for want of a texttuning 0, held-out 0" in said
+
+
+def test_what_a_donor_lacks_is_no_request_left_out_and_its_set_is_linked(
+    as_engineer: Client, lengths: TrafficSet, tmp_path: Path, settings: Any
+) -> None:
+    with donor(tmp_path).open("a") as lines:
+        lines.write("{\n" * 3)
+    giver = import_traffic(path=tmp_path / "donor.jsonl", name="Giver", by="engineer", similarity=1.0)
+    tuning = tmp_path / "tuning part of Giver"
+    tuning.write_bytes(EvidenceStore(settings.EVIDENCE_DIR).get(giver.parts.get(kind="tuning").digest))
+    with (tmp_path / "trace.csv").open("a") as lines:
+        lines.write("never,1,1\n")
+
+    def joined(name: str, text_file: Path) -> TrafficSet:
+        reading = Wanted(tmp_path, donor=text_file)
+        shares = {"tuning": 0.5, "held-out": 0.5}
+        return import_traffic(path=tmp_path / "trace.csv", name=name, by="e", reading=reading, shares=shares)
+
+    from_file = joined("From a file", tmp_path / "donor.jsonl")
+    page = plain(as_engineer.get(page_of(from_file)))
+    assert "1 row could not be used." in page
+    assert "3 rows of donor.jsonl could not be used as text; no request is missing for it." in page
+    assert f'<a href="{page_of(from_file, "traffic-problems")}">1</a>' in text(as_engineer.get(reverse("traffic")))
+    own = text(as_engineer.get(page_of(from_file, "traffic-problems")))
+    theirs = text(as_engineer.get(page_of(from_file, "traffic-problems"), {"of": "donor", "reason": "not JSON"}))
+    assert (own.count('data-label="file">trace.csv'), own.count('data-label="file">donor.jsonl')) == (1, 0)
+    assert (theirs.count('data-label="file">trace.csv'), theirs.count('data-label="file">donor.jsonl')) == (0, 3)
+    page = text(as_engineer.get(page_of(joined("From a set", tuning))))
+    assert f'<a href="{page_of(giver)}">text joined from tuning part of Giver</a>' in page
 
 
 def donor(folder: Path) -> Path:
