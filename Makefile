@@ -59,8 +59,9 @@ $(BENCH)/installed: requirements/bench.txt
 	@$(BENCH)/bin/python -m pip install --quiet --no-deps -r requirements/bench.txt
 	@touch $@
 
-# Writes docs/benchmarks; fails where an import takes longer or more memory than it may.
+# Writes docs/benchmarks; fails where records or an import take longer or more memory than they may.
 bench: install $(BENCH)/installed
+	$(RUN)/python tests/benchmarks/records.py
 	$(RUN)/python tests/benchmarks/traffic.py
 
 $(PEERS)/installed: requirements/bench-peers.txt

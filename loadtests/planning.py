@@ -121,9 +121,12 @@ def plan_document(
     deadlines: Mapping[str, Any],
     seed: int,
     boots: Sequence[PlannedBoot],
+    max_client_lag_ms: float | None = None,
 ) -> dict[str, Any]:
-    """The plan as it is stored and digested, and as a trial reads its level, window and deadlines from it."""
-    return {
+    """The plan as it is stored and digested, and as a trial reads its level, window and deadlines from it. The limit on
+    the client's lag is there for its self-test; plans made before there was one have none."""
+    limit = {} if max_client_lag_ms is None else {"max_client_lag_ms": max_client_lag_ms}
+    return limit | {
         "schema": SCHEMA,
         "purpose": purpose,
         "brief": brief,

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
 
@@ -15,11 +15,12 @@ from django.conf import settings
 
 from loadtests.configurations import Configuration
 from loadtests.evidence.manifest import counters_around
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 from loadtests.evidence.timeline import gaps, timeline_table
-from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.progress import Progress
-from loadtests.generator.trial import TrialRun, WarmUp, run_trial, warm_up
+from loadtests.generator.self_test import RateNotHeld
+from loadtests.generator.several import GeneratorLost, run_several
+from loadtests.generator.trial import TrialRun, WarmUp, warm_up
 from loadtests.models import Boot, Campaign, Trial
 from loadtests.services.end_campaign import end_campaign
 from loadtests.services.finish_boot import finish_boot
@@ -29,24 +30,42 @@ from loadtests.services.read_part import read_part
 from loadtests.services.record_engine import record_engine_group, record_engine_ready
 from loadtests.traffic.levels import Level
 from loadtests.traffic.plan import plan_level
-from loadtests.traffic.planned import PlannedRequest
+from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import Row
 from workers.accelerators import Accelerators, find_accelerators
-from workers.engines.base import EngineFailed, EngineStopped, EngineUnfit, Order, RunningEngine, Spawned
+from workers.client_floor import client_processes
+from workers.engines.base import (
+    EngineFailed,
+    EngineStopped,
+    EngineUnfit,
+    Order,
+    RunningEngine,
+    Spawned,
+    endpoint_of,
+)
 from workers.engines.local_process import LOG_NAME
 from workers.engines.starting import start
 from workers.engines.vllm import runs_on_cpu
 from workers.hardware import NeighbourLoad
 from workers.insist import insist
+from workers.left_behind import TrialFiles
 from workers.pulse import Pulse
 from workers.sampler import Machine, Sampler, read_now
 from workers.target import TargetError
-from workers.trial_evidence import Measured, boot_seed, never_served, store_trial
+from workers.trial_evidence import Measured, boot_seed, level_of, never_served, store_trial
 from workers.warm_up import WARM_UP_PROMPTS, warm_up_body
 
 logger = logging.getLogger(__name__)
 
 SETTLE_S = 10.0
+
+
+@dataclass(frozen=True)
+class ClientOrder:
+    """How many processes send a trial's requests, and where they write what has ended."""
+
+    processes: int
+    spool: str
 
 
 def run_boot(boot: Boot, stopping: threading.Event) -> None:
@@ -62,9 +81,10 @@ def run_boot(boot: Boot, stopping: threading.Event) -> None:
             reason = pulse.reason
         except EngineStopped:
             reason = pulse.reason
-        except (EngineUnfit, TargetError) as error:
+        except (EngineUnfit, TargetError, RateNotHeld) as error:
             # It will not pass by itself, so nothing is tried again before a person has seen to it.
-            reason = f"the worker on {boot.host} can't run this configuration: {error}"
+            cant = "send this campaign's requests" if isinstance(error, RateNotHeld) else "run this configuration"
+            reason = f"the worker on {boot.host} can't {cant}: {error}"
             stopped = Campaign.State.STOPPED
             insist(lambda: end_campaign(campaign=boot.campaign, state=stopped, reason=reason, actor=boot.worker))
         except Exception as error:
@@ -83,6 +103,7 @@ def leave(boot: Boot, reason: str) -> None:
 def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
     """Starts the engine, runs the trials, stops the engine; says how it died, or "" where it lived to the end."""
     rows = part_rows(boot)
+    processes = client_processes(boot, rows)
     engine: RunningEngine | None = None
     failure = ""
     try:
@@ -90,7 +111,7 @@ def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
     except EngineFailed as error:
         failure = f"the engine did not start: {error}"
     try:
-        return run_trials(boot, rows, engine, directory, pulse, failure)
+        return run_trials(boot, rows, engine, directory, pulse, failure, processes)
     finally:
         if engine is not None:
             engine.stop()
@@ -98,7 +119,7 @@ def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
 
 def end_boot(boot: Boot, directory: Path, failure: str) -> None:
     log = directory / LOG_NAME
-    log_digest = EvidenceStore(settings.EVIDENCE_DIR).put_file(log) if log.exists() else ""
+    log_digest = evidence_store().put_file(log) if log.exists() else ""
     tail = tail_of(log) if failure else ""
     insist(lambda: finish_boot(boot=boot, died=bool(failure), reason=failure, log_digest=log_digest, log_tail=tail))
 
@@ -137,9 +158,16 @@ def last_words(engine: RunningEngine) -> str:
 
 
 def run_trials(
-    boot: Boot, rows: Sequence[Row], engine: RunningEngine | None, directory: Path, pulse: Pulse, failure: str
+    boot: Boot,
+    rows: Sequence[Row],
+    engine: RunningEngine | None,
+    directory: Path,
+    pulse: Pulse,
+    failure: str,
+    processes: int,
 ) -> str:
-    """Every trial of the boot in order; says how the engine died, or "" where it lived to the end."""
+    """Every trial of the boot in order; says how the engine died, or "" where it lived to the end. Raises GeneratorLost
+    once what its client left is stored."""
     warmed, accelerators = WarmUp(0, 0), accelerators_of(boot.configuration.document)
     if engine is not None:
         warmed = asyncio.run(warm_up(endpoint_of(engine), [warm_up_body(one, engine.model) for one in WARM_UP_PROMPTS]))
@@ -148,24 +176,28 @@ def run_trials(
             return failure
         level = level_of(boot, trial.level)
         planned = plan_of(trial, rows, level)
+        files = TrialFiles(directory, trial.pk)
+        files.begin(planned, level, boot.configuration.document.target.name)
         insist(partial(start_trial, trial=trial))
         pulse.trial, pulse.progress = trial.pk, None
         if engine is None or not engine.answers():
             failure = failure or "the engine died between two trials"
             measured = never_served(planned, boot, level, failure, warmed)
         else:
-            measured = measure(planned, engine, level, pulse, warmed, accelerators)
+            client = ClientOrder(processes, str(files.spool))
+            measured = measure(planned, engine, level, pulse, warmed, accelerators, client)
         pulse.trial = None
         if engine is not None and not measured.stopped and not engine.answers():
             failure = failure or f"the engine died during level {trial.level} ({last_words(engine)})"
-        store_trial(boot, trial, level, planned, measured, engine, directory)
+        try:
+            store_trial(boot, trial, level, plan_content(planned, level), measured, engine, directory)
+        finally:
+            files.remove()
+        if measured.fault is not None:
+            raise measured.fault
         if measured.stopped:
             break
     return failure
-
-
-def level_of(boot: Boot, name: str) -> Level:
-    return Level.model_validate(next(one for one in boot.campaign.plan["levels"] if one["name"] == name))
 
 
 def plan_of(trial: Trial, rows: Sequence[Row], level: Level) -> list[PlannedRequest]:
@@ -177,10 +209,6 @@ def plan_of(trial: Trial, rows: Sequence[Row], level: Level) -> list[PlannedRequ
         # Both arms of a pair plan the same requests, so their names are the same too.
         prefix=f"{level.name}-{trial.segment['start']}",
     )
-
-
-def endpoint_of(engine: RunningEngine) -> Endpoint:
-    return Endpoint(engine.base_url, engine.model, engine.api_key)
 
 
 def accelerators_of(configuration: Configuration) -> Accelerators | None:
@@ -196,12 +224,13 @@ def measure(
     pulse: Pulse,
     warmed: WarmUp,
     accelerators: Accelerators | None,
+    client: ClientOrder,
 ) -> Measured:
     settle(engine)
     machine = Machine(engine.facts.group, accelerators)
     before = counters_or_none(engine)
     with NeighbourLoad(engine.facts.group) as neighbours, Sampler(partial(read_now, engine, machine)) as sampler:
-        run = asyncio.run(open_loop(planned, engine, level, pulse, sampler))
+        run, fault = asyncio.run(open_loop(planned, engine, level, pulse, sampler, client))
     settle(engine)
     after = counters_or_none(engine)
     samples, end_ns = sampler.samples(run.started_at)
@@ -216,18 +245,27 @@ def measure(
         warm_up=warmed,
         neighbour_cpu_share=neighbours.share,
         timeline=timeline,
+        fault=fault,
     )
 
 
 async def open_loop(
-    planned: Sequence[PlannedRequest], engine: RunningEngine, level: Level, pulse: Pulse, sampler: Sampler
-) -> TrialRun:
+    planned: Sequence[PlannedRequest],
+    engine: RunningEngine,
+    level: Level,
+    pulse: Pulse,
+    sampler: Sampler,
+    client: ClientOrder,
+) -> tuple[TrialRun, GeneratorLost | None]:
+    """What was recorded, and the loss of a process of the client: then the others were stopped."""
     loop, stop = asyncio.get_running_loop(), asyncio.Event()
     pulse.on_cut(lambda: loop.call_soon_threadsafe(stop.set))
     try:
-        return await run_trial(
+        run = await run_several(
             planned,
             endpoint_of(engine),
+            processes=client.processes,
+            spool=client.spool,
             level=level.name,
             window_s=level.duration_s,
             drain_s=level.drain_s,
@@ -237,6 +275,10 @@ async def open_loop(
             stop=stop,
             server_alive=engine.alive,
         )
+    except GeneratorLost as lost:
+        return lost.partial, lost
+    else:
+        return run, None
     finally:
         pulse.on_cut(lambda: None)
 

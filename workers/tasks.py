@@ -20,6 +20,7 @@ from loadtests.services.sweep_evidence import sweep_evidence
 from workers.boots import run_boot
 from workers.engines.base import end_process_group
 from workers.imports import watch_import
+from workers.left_behind import keep_left_behind
 
 logger = logging.getLogger(__name__)
 
@@ -43,6 +44,7 @@ def run_next_boot(pool: str) -> None:
         return
     # Before anything is claimed: an accelerator that an old engine still holds is not free.
     end_orphans(pool, platform.node())
+    keep_left_behind(platform.node())
     boot = claim_boot(pool=pool, worker=worker_name(), host=platform.node())
     if boot is None:
         return

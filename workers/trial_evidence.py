@@ -6,11 +6,11 @@ import sys
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-from django.conf import settings
 
 from loadtests.evidence.manifest import (
     Counters,
@@ -23,17 +23,19 @@ from loadtests.evidence.manifest import (
     timestamp,
 )
 from loadtests.evidence.records import RequestRecord, records_content, status_counts
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable
+from loadtests.evidence.stores import evidence_store
 from loadtests.evidence.summary import summarise
 from loadtests.evidence.timeline import timeline_content
 from loadtests.generator.trial import WarmUp
 from loadtests.generator.unserved import unserved
 from loadtests.models import Boot, Trial
 from loadtests.services.finish_trial import TrialResult, finish_trial, keep_cut_trial
+from loadtests.services.record_engine import SELF_TEST
 from loadtests.traffic.arrivals import derived_seed
 from loadtests.traffic.levels import Deadline, Level
-from loadtests.traffic.planned import PlannedRequest, plan_content
-from workers.engines.base import RunningEngine
+from loadtests.traffic.planned import PlannedRequest
+from workers.engines.base import RunningEngine, endpoint_of
 from workers.engines.local_process import LOG_NAME
 from workers.insist import insist
 
@@ -51,6 +53,12 @@ class Measured:
     warm_up: WarmUp
     neighbour_cpu_share: float | None
     timeline: pa.Table | None = None
+    # Of the client: then the trial is no result.
+    fault: Exception | None = None
+
+
+def level_of(boot: Boot, name: str) -> Level:
+    return Level.model_validate(next(one for one in boot.campaign.plan["levels"] if one["name"] == name))
 
 
 def boot_seed(boot: Boot) -> int:
@@ -78,16 +86,40 @@ def store_trial(
     boot: Boot,
     trial: Trial,
     level: Level,
-    planned: Sequence[PlannedRequest],
+    plan: bytes,
     measured: Measured,
     engine: RunningEngine | None,
     directory: Path,
 ) -> None:
-    """Of a trial that was stopped what there is of it, marked in manifest and row; the next attempt is another row."""
-    store = EvidenceStore(settings.EVIDENCE_DIR)
+    """Of a trial that was stopped what there is of it, marked in manifest and row; the next attempt is another row.
+
+    Raises EvidenceUnreachable where the store stayed away: all of it then lies in the boot's own directory.
+    """
+    leave = partial(left_in, boot, trial, level, plan, measured, engine, directory)
+    try:
+        result = leave(evidence_store())
+    except EvidenceUnreachable as error:
+        here = EvidenceStore(directory / "evidence")
+        manifest = leave(here).manifest_digest
+        why = f"trial {trial.pk} is measured but not stored: manifest {manifest} and all it names lie in {here.root}"
+        raise EvidenceUnreachable(f"{why} on {boot.host}. {error}", passing=error.passing) from error
+    keep = keep_cut_trial if measured.stopped else finish_trial
+    insist(lambda: keep(trial=trial, result=result, actor=boot.worker))
+
+
+def left_in(
+    boot: Boot,
+    trial: Trial,
+    level: Level,
+    plan: bytes,
+    measured: Measured,
+    engine: RunningEngine | None,
+    directory: Path,
+    store: EvidenceStore,
+) -> TrialResult:
     log = directory / LOG_NAME
     digests = Digests(
-        plan=store.put(plan_content(planned, level)),
+        plan=store.put(plan),
         records=store.put(records_content(measured.records)),
         part=boot.campaign.part.digest,
         configuration=boot.configuration.digest,
@@ -97,17 +129,15 @@ def store_trial(
     )
     summary = summary_of(boot, level, measured, digests.timeline)
     kept = Kept(boot, trial, level, engine, digests)
-    result = TrialResult(
+    return TrialResult(
         summary=summary,
-        progress={"planned": len(planned), "ended": status_counts(measured.records)},
+        progress={"planned": len(measured.records), "ended": status_counts(measured.records)},
         counters=measured.counters.difference if measured.counters else {},
         findings=measured.findings,
         plan_digest=digests.plan,
         records_digest=digests.records,
         manifest_digest=store.put(manifest_content(manifest_of(kept, measured, summary))),
     )
-    keep = keep_cut_trial if measured.stopped else finish_trial
-    insist(lambda: keep(trial=trial, result=result, actor=boot.worker))
 
 
 def summary_of(boot: Boot, level: Level, measured: Measured, timeline: str | None) -> dict[str, Any]:
@@ -150,7 +180,15 @@ def manifest_of(kept: Kept, measured: Measured, summary: dict[str, Any]) -> Mani
         ),
         warm_up_requests=summary.get("warm_up_requests", 0),
         seeds={"segment": kept.trial.segment["seed"], "campaign": boot.campaign.plan["seed"], "boot": boot_seed(boot)},
-        engine=boot.facts,
+        engine=engine_facts(kept),
         counters=measured.counters,
+        neighbour_cpu_share=measured.neighbour_cpu_share,
         client=this_client(sys.argv),
+        self_test=boot.facts.get(SELF_TEST),
     )
+
+
+def engine_facts(kept: Kept) -> dict[str, Any]:
+    """With how it was asked, which a rerun needs to send the same bytes."""
+    told = {name: fact for name, fact in kept.boot.facts.items() if name != SELF_TEST}
+    return told | ({"asked": endpoint_of(kept.engine).asked} if kept.engine else {})

@@ -231,12 +231,22 @@ def endpoint_of(wanted: Replay, found: Reached) -> Endpoint:
     return replace(wanted.endpoint, token_ids=found.token_ids if wanted.token_ids is None else wanted.token_ids)
 
 
+def told_to_stop() -> asyncio.Event:
+    """Set by Ctrl-C, a plain kill or a closed terminal, for as long as the loop runs: none of them may cost what was
+    measured."""
+    stop = asyncio.Event()
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        # Whoever started it with nohup wants it to go on.
+        if signal.getsignal(one) is not signal.SIG_IGN:
+            asyncio.get_running_loop().add_signal_handler(one, stop.set)
+    return stop
+
+
 async def run(wanted: Replay) -> tuple[Reached, TrialRun, bool]:
     """What the server said of itself, what was recorded, and whether a process of ours was lost on the way."""
     found = await reached(wanted.endpoint)
     endpoint = endpoint_of(wanted, found)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    stop = told_to_stop()
     limits: dict[str, Any] = {
         "level": wanted.level.name,
         "window_s": wanted.level.duration_s,
@@ -301,6 +311,13 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     }
 
 
+async def run_and_keep(wanted: Replay, out: Path, command: Sequence[str]) -> tuple[dict[str, Any], bool]:
+    """The summary, and whether a process of ours was lost. What was measured is written while signals are still heard:
+    a second one would cost it otherwise."""
+    server, trial, lost = await run(wanted)
+    return keep(wanted, server, trial, out, command), lost
+
+
 @click.command()
 @click.option("--traffic", required=True, type=FILE, help="Any file that `draftproof import` reads.")
 @click.option("--format", "format_", default="auto", show_default=True, type=click.Choice(FORMAT_NAMES))
@@ -360,8 +377,9 @@ def replay(
 
     Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of some
     of its requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 4 when the plan
-    was run and not one request of its window completed; 5 when a client process was lost; 130 after Ctrl-C. With 4, 5
-    and 130 the summary is printed and what was measured is kept, with 5 and 130 marked as stopped.
+    was run and not one request of its window completed; 5 when a client process was lost; 130 after Ctrl-C, SIGTERM or
+    a closed terminal. With 4, 5 and 130 the summary is printed and what was measured is kept, with 5 and 130 marked as
+    stopped.
     """
     check_out(out)
     found = usable_rows(traffic, format_)
@@ -393,8 +411,7 @@ def replay(
         check(wanted)
     except ValueError as error:
         raise Unusable(first_problem(error)) from None
-    server, trial, lost = uvloop.run(run(wanted))
-    summary = keep(wanted, server, trial, out, sys.argv)
+    summary, lost = uvloop.run(run_and_keep(wanted, out, sys.argv))
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     context.exit(LOST if lost else exit_status(summary))
 

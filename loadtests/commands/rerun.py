@@ -1,9 +1,7 @@
 """``draftproof rerun``: the very requests of a trial again, byte by byte at the very times, from what it left."""
 
-import asyncio
 import json
 import math
-import signal
 import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,7 +13,7 @@ import uvloop
 from pydantic import ValidationError
 
 from loadtests.canonical import digest
-from loadtests.commands.replay import Unusable, api_key_of, check_out, exit_status, reached, show
+from loadtests.commands.replay import Unusable, api_key_of, check_out, exit_status, reached, show, told_to_stop
 from loadtests.evidence.manifest import (
     Digests,
     Manifest,
@@ -153,8 +151,7 @@ def settled(path: Path, rows_path: Path, plan_path: Path | None, base_url: str |
 
 async def run(wanted: Rerun) -> tuple[Reached, TrialRun]:
     found = await reached(wanted.endpoint)
-    stop = asyncio.Event()
-    asyncio.get_running_loop().add_signal_handler(signal.SIGINT, stop.set)
+    stop = told_to_stop()
     trial = await run_trial(
         wanted.planned,
         wanted.endpoint,
@@ -217,6 +214,11 @@ def keep(wanted: Rerun, found: Reached, trial: TrialRun, out: Path, command: Seq
     }
 
 
+async def run_and_keep(wanted: Rerun, out: Path, command: Sequence[str]) -> dict[str, Any]:
+    found, trial = await run(wanted)
+    return keep(wanted, found, trial, out, command)
+
+
 @click.command()
 @click.argument("manifest", type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--rows", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
@@ -245,7 +247,6 @@ def rerun(
         wanted = settled(manifest, rows, plan, base_url, api_key_of(api_key_env, context.obj))
     except ValueError as error:
         raise Unusable(str(error)) from None
-    found, trial = uvloop.run(run(wanted))
-    summary = keep(wanted, found, trial, out, sys.argv)
+    summary = uvloop.run(run_and_keep(wanted, out, sys.argv))
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     context.exit(exit_status(summary))

@@ -7,6 +7,7 @@ import click
 from loadtests.generator.self_test import LAG_LIMIT_MS, self_test
 
 CANT_HOLD = 4
+ADVICE = "Lower the rate, or send from more processes or another machine."
 
 
 @click.command("self-test")
@@ -34,5 +35,5 @@ def self_test_command(
     floor = self_test(rate, stream_tokens=tokens, gap_ms=gap_ms, duration_s=duration, processes=processes)
     click.echo(json.dumps(floor.document | {"holds": floor.holds(lag_limit_ms)}, indent=2))
     if refusal := floor.refusal(lag_limit_ms):
-        click.echo(refusal, err=True)
+        click.echo(f"{refusal} {ADVICE}", err=True)
         context.exit(CANT_HOLD)

@@ -55,10 +55,12 @@ class Simulation:
     boots: int
     seed: int
     content_seed: int
+    control: bool
 
     def boot_seed(self, boot: int) -> int:
-        """Two configurations never share a boot's luck, even where they share all else."""
-        return derived_seed("simulated boot", self.seed, self.configuration.digest, boot)
+        """Two configurations never share a boot's luck, even where they share all else; nor do baseline and control."""
+        of = ("simulated boot", self.seed, self.configuration.digest, boot)
+        return derived_seed(*of, "control") if self.control else derived_seed(*of)
 
 
 def configuration_of(model: EngineModel, arguments: EngineArguments, speculative: Speculative | None) -> Configuration:
@@ -168,6 +170,8 @@ def manifest_of(
         },
         engine=facts_of(wanted, number, boot) | {"timeline": [asdict(one) for one in trial.timeline]},
         counters=counters_around(trial.before, trial.after),
+        # Its machine is its own.
+        neighbour_cpu_share=0.0,
         client=this_client(sys.argv),
     )
 
@@ -200,6 +204,7 @@ def settled(
     boots: int,
     seed: int,
     content_seed: int,
+    control: bool,
     wrap: bool,
 ) -> Simulation:
     found = [Level.model_validate_json(one) for one in levels]
@@ -215,6 +220,7 @@ def settled(
         boots=boots,
         seed=seed,
         content_seed=content_seed,
+        control=control,
     )
 
 
@@ -231,6 +237,7 @@ def settled(
 @click.option(
     "--content-seed", default=0, type=click.IntRange(0, MAX_SEED), help="Which texts are easy, how long answers."
 )
+@click.option("--control", is_flag=True, help="Other boots of the same configuration: for the noise floor.")
 @click.option("--wrap", is_flag=True, help="Go through the traffic again when it ends; else boots share no request.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
 def simulate(
@@ -242,6 +249,7 @@ def simulate(
     boots: int,
     seed: int,
     content_seed: int,
+    control: bool,
     wrap: bool,
     out: Path,
 ) -> None:
@@ -255,7 +263,8 @@ def simulate(
     try:
         model = preset(name) if document is None else read_model(document)
         rows = list(read_rows(traffic))
-        wanted = settled(model, rows, levels, speculative, boots=boots, seed=seed, content_seed=content_seed, wrap=wrap)
+        seeds = {"boots": boots, "seed": seed, "content_seed": content_seed}
+        wanted = settled(model, rows, levels, speculative, **seeds, control=control, wrap=wrap)
         Boot(model, wanted.configuration.speculative, seed=0)
     except (ValueError, BadRow) as error:
         raise Unusable(first_problem(error) if isinstance(error, ValueError) else str(error)) from None

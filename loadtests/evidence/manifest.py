@@ -94,6 +94,8 @@ class Manifest(Frozen):
     counters: Counters | None = None
     rerun_of: str | None = Field(None, pattern=SHA256, description="the manifest whose requests were sent again")
     client: Client
+    neighbour_cpu_share: float | None = Field(None, description="of the machine, what neither engine nor client took")
+    self_test: dict[str, JsonValue] | None = Field(None, description="what the client adds, told before the boot")
 
 
 def manifest_content(manifest: Manifest) -> bytes:

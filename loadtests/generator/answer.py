@@ -1,5 +1,6 @@
 """What an answer said, event by event or all at once, and which status that makes. Pure."""
 
+import codecs
 import json
 import math
 from collections.abc import Iterator
@@ -17,6 +18,8 @@ from loadtests.generator.sse import Event
 MAX_ERROR_CHARACTERS = 300
 MAX_HEARD_CHARACTERS = 1_000
 MAX_INT32 = 2**31 - 1
+# Found now: a codec is read from a file when it is first used, and a client that is out of files has none for it.
+codecs.lookup("utf-16-le")
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 # Finish reasons with which an engine says that it gave up on the request.
 GAVE_UP = frozenset({"abort", "error"})
@@ -92,6 +95,11 @@ def text_of(value: object) -> str:
     return value if isinstance(value, str) else ""
 
 
+def parts_of(content: object) -> str:
+    """The text of a content that some servers send in parts."""
+    return "".join(text_of(part.get("text")) for part in entries(content))
+
+
 def count_of(value: object) -> int | None:
     """A count that the records can hold, or None."""
     return value if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= MAX_INT32 else None
@@ -146,7 +154,22 @@ class Answer:
         document = parse(event.data)
         if not isinstance(document, dict) or event.name == "error" or looks_wrong(document):
             self.outcome = self._error_in(event, document)
-        if self.outcome is None and self._take_pieces(document, "delta"):
+        if self.outcome is None:
+            self._take_chunk(document, now_ns)
+
+    def take_data(self, data: bytes, now_ns: int) -> None:
+        """An event of one line: most are a JSON object without an error, and heard without detours."""
+        try:
+            document = from_json(data, cache_strings="keys")
+        except ValueError:
+            document = None
+        if isinstance(document, dict) and not (self.settled or looks_wrong(document)):
+            self._take_chunk(document, now_ns)
+        else:
+            self.take(Event(data.decode("utf-8", "replace")), now_ns)
+
+    def _take_chunk(self, chunk: dict[str, Any], now_ns: int) -> None:
+        if self._take_pieces(chunk, "delta"):
             self.chunks += 1
             self.last_token_ns = now_ns
             if self.first_token_ns is None:
@@ -171,22 +194,30 @@ class Answer:
     def _take_pieces(self, document: dict[str, Any], place: str) -> bool:
         """Keep what the document says; says whether there was anything that a user could see."""
         visible = False
-        for choice in entries(document.get("choices")):
-            visible |= self._take_choice(choice, place)
-        if "system_fingerprint" in document:
-            self.fingerprint = text_of(document["system_fingerprint"]) or self.fingerprint
-        if "prompt_token_ids" in document:
-            self._count_prompt_ids(document)
+        choices = document.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict) and self._take_choice(choice, choice.get(place)):
+                visible = True
+        # Of the document's other fields most chunks have none.
         if "usage" in document:
             self._take_usage(document["usage"])
         if "metrics" in document:
             self.metrics = mapping(document["metrics"]) or self.metrics
+        if "system_fingerprint" in document:
+            self.fingerprint = text_of(document["system_fingerprint"]) or self.fingerprint
+        if "prompt_token_ids" in document:
+            self._count_prompt_ids(document)
         return visible
 
-    def _take_choice(self, choice: dict[str, Any], place: str) -> bool:
+    def _take_choice(self, choice: dict[str, Any], message: object) -> bool:
         # A chat has a delta or a message, a completion has its text in the choice itself.
-        message = choice.get(place)
-        seen = self._take_message(message) if isinstance(message, dict) else self._take_text(choice.get("text"))
+        text = message.get("content") if isinstance(message, dict) else choice.get("text")
+        seen = False
+        if text and (text := text if isinstance(text, str) else parts_of(text)):
+            self._text.append(text)
+            seen = True
+        if isinstance(message, dict) and (len(message) > 1 or "content" not in message):
+            seen |= self._take_other(message)
         if (reason := choice.get("finish_reason")) is not None:
             self.finish_reason = text_of(reason) or self.finish_reason
         if isinstance(ids := choice.get("token_ids"), list):
@@ -198,19 +229,14 @@ class Answer:
             self._count_prompt_ids(choice)
         return seen
 
-    def _take_text(self, value: object) -> bool:
-        if not isinstance(value, str) or not value:
-            return False
-        self._text.append(value)
-        return True
-
-    def _take_message(self, message: dict[str, Any]) -> bool:
-        seen = self._take_text(message.get("content"))
-        if "refusal" in message:
-            seen |= self._take_text(message["refusal"])
-        if "tool_calls" in message:
-            for call in entries(message["tool_calls"]):
-                seen |= self._take_call(call)
+    def _take_other(self, message: dict[str, Any]) -> bool:
+        """What a message says beside its content."""
+        seen = False
+        if text := text_of(message.get("refusal")):
+            self._text.append(text)
+            seen = True
+        for call in entries(message.get("tool_calls")):
+            seen |= self._take_call(call)
         return seen
 
     def _take_call(self, call: dict[str, Any]) -> bool:

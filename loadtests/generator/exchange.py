@@ -2,6 +2,7 @@
 
 import errno
 import time
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from loadtests.generator.answer import Answer, Outcome, brief_text
@@ -13,6 +14,12 @@ from loadtests.generator.way import Way
 
 # Errors that say the client's own machine ran out of something: never the server's failure.
 CLIENT_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+RAN_OUT, BROKE = "the client's machine ran out of something", "the client failed"
+
+
+def client_faults(findings: Iterable[str]) -> list[str]:
+    """Those of a trial's findings that say that a request failed by the client's own fault."""
+    return [one for one in findings if one.partition(" requests: ")[2].startswith((RAN_OUT, BROKE))]
 
 
 class Clock:
@@ -50,8 +57,11 @@ class Listening:
 
     def take(self, data: bytes) -> bool:
         now_ns = self.clock.now()
-        over = self.hearing.take(data, now_ns)
-        self.exchange.outcome = self.hearing.outcome
+        try:
+            over = self.hearing.take(data, now_ns)
+        finally:
+            # An error that is known stays what it is, whatever its text turns out to be.
+            self.exchange.outcome = self.hearing.outcome
         if over:
             self.exchange.ended_ns = now_ns
         return over
@@ -70,7 +80,7 @@ async def converse(exchange: Exchange, way: Way, clock: Clock) -> None:
     except (OSError, BadAnswer, EventTooLong) as error:
         broken(exchange, error)
     except Exception as error:
-        exchange.client_fault = f"the client failed: {type(error).__name__}: {error}"
+        exchange.client_fault = f"{BROKE}: {type(error).__name__}: {error}"
         exchange.outcome = Outcome("failed", brief_text(exchange.client_fault))
     finally:
         exchange.ended_ns = exchange.ended_ns or clock.now()
@@ -78,5 +88,5 @@ async def converse(exchange: Exchange, way: Way, clock: Clock) -> None:
 
 def broken(exchange: Exchange, error: Exception) -> None:
     if getattr(error, "errno", None) in CLIENT_ERRNOS:
-        exchange.client_fault = f"the client's machine ran out of something: {describe(error)}"
+        exchange.client_fault = f"{RAN_OUT}: {describe(error)}"
     exchange.outcome = exchange.outcome or Outcome("failed", brief_text(describe(error)))

@@ -1,12 +1,25 @@
 """What an answer on the wire makes of its request: from the head and the pieces of the body to an outcome."""
 
+from collections.abc import Iterable
+
 from loadtests.generator.answer import Answer, Outcome, brief_text, error_outcome, outcome_of_code, parse
-from loadtests.generator.http_answer import BadAnswer, HttpAnswer
+from loadtests.generator.http_answer import SIZE, BadAnswer, HttpAnswer
 from loadtests.generator.sse import EventParser
 
 MAX_ERROR_BYTES = 64 << 10
 MAX_DOCUMENT_BYTES = 16 << 20
 NO_STREAM = ("application/json", "text/html")
+
+
+def only_event(packet: bytes) -> bytes | None:
+    """The data of a packet that is one chunk of one event of one line: what most packets are, told without a loop."""
+    size, _, chunk = packet.partition(b"\r\n")
+    if not (chunk.startswith(b"data: ") and chunk.endswith(b"\n\n\r\n") and SIZE.fullmatch(size)):
+        return None
+    # Whoever sends another line end, or a second event, has one before the last three.
+    if int(size, 16) != len(chunk) - 2 or chunk.find(b"\n") != len(chunk) - 4 or chunk.find(b"\r") != len(chunk) - 2:
+        return None
+    return chunk[6:-4]
 
 
 class Hearing:
@@ -19,10 +32,20 @@ class Hearing:
         self.outcome: Outcome | None = None
         self._http = HttpAnswer()
         self._events: EventParser | None = None
+        # Neither a chunk nor an event has begun.
+        self._at_border = False
         self._body = bytearray()
         self._most = MAX_DOCUMENT_BYTES
 
     def take(self, data: bytes, now_ns: int) -> bool:
+        if self._at_border and (event := only_event(data)) is not None:
+            self.answer.take_data(event, now_ns)
+            return self._settled()
+        return self._take_any(data, now_ns)
+
+    def _take_any(self, data: bytes, now_ns: int) -> bool:
+        if self.answer.settled:
+            return True
         http = self._http
         began = http.status is None
         pieces = http.feed(data)
@@ -30,13 +53,23 @@ class Hearing:
             self._begin(http.status)
         if self._events is None:
             return self._gather(pieces, now_ns)
+        self._hear(self._events, pieces, now_ns)
+        self._at_border = http.at_border and self._events.at_border
+        return self._settled()
+
+    def _hear(self, events: EventParser, pieces: Iterable[bytes], now_ns: int) -> None:
         for piece in pieces:
-            for event in self._events.feed(piece):
+            for event in events.feed(piece):
                 self.answer.take(event, now_ns)
-        if self.answer.settled or http.complete:
-            self.outcome = self.answer.conclude()
-            return True
-        return False
+            if self.answer.settled:
+                # Whatever follows, in this packet or in another, changes nothing.
+                return
+
+    def _settled(self) -> bool:
+        if not self.answer.settled and not self._http.complete:
+            return False
+        self.outcome = self.answer.conclude()
+        return True
 
     def end(self, now_ns: int) -> None:
         self._http.end()
@@ -61,7 +94,7 @@ class Hearing:
     def _status_line(self) -> str:
         return f"HTTP {self._http.status} {self._http.reason}".strip()
 
-    def _gather(self, pieces: list[bytes], now_ns: int) -> bool:
+    def _gather(self, pieces: Iterable[bytes], now_ns: int) -> bool:
         for piece in pieces:
             self._body += piece
         full = len(self._body) >= self._most

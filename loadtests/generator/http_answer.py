@@ -1,7 +1,7 @@
 """An HTTP/1.1 response from bytes that arrive in any pieces (RFC 9112). Pure."""
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_LINE_BYTES = 4 << 10
@@ -14,17 +14,9 @@ class BadAnswer(ValueError):
     """What came is no HTTP/1.1 response, or not a whole one."""
 
 
-def whole_chunk(data: bytes) -> bytes | None:
-    """The content of a packet that is one chunk: what most of them are, told without a loop."""
-    line, _, rest = data.partition(b"\r\n")
-    if not SIZE.fullmatch(line) or not rest.endswith(b"\r\n"):
-        return None
-    size = int(line, 16)
-    return rest[:size] if size and len(rest) == size + 2 else None
-
-
 class HttpAnswer:
-    """``feed`` takes the next bytes and gives what they hold of the body, as soon as it is there.
+    """``feed`` takes the next bytes and gives what they hold of the body, as soon as it is there. All of it has to be
+    gone through: what follows a fault is not known, what came before it is.
 
     ``status`` is None until the head has come; interim responses (1xx) are passed over. ``end`` says that the
     connection was closed. Both raise BadAnswer.
@@ -41,18 +33,21 @@ class HttpAnswer:
         self._chunked = False
         self._in_trailer = False
 
-    def feed(self, data: bytes) -> list[bytes]:
+    def feed(self, data: bytes) -> Iterable[bytes]:
         if self.complete:
-            return []
+            return ()
         if self.status is None:
             data = self._take_head(self._held + data)
             if self.status is None:
-                return []
+                return ()
         if not self._chunked:
             return self._plain(data)
-        if not self._held and not self._left and not self._in_trailer and (piece := whole_chunk(data)):
-            return [piece]
-        return list(self._chunks(self._held + data))
+        return self._chunks(self._held + data)
+
+    @property
+    def at_border(self) -> bool:
+        """Nothing of a chunk is held: what comes next begins one."""
+        return self._chunked and not (self._held or self._left or self._in_trailer)
 
     def end(self) -> None:
         if self.status is None:

@@ -95,8 +95,9 @@ async def carry_out(share: Share, source: BinaryIO, sink: BinaryIO) -> TrialRun:
 
 
 def main(source: BinaryIO, sink: BinaryIO) -> None:
-    # Ctrl-C reaches the whole group; what becomes of the trial is for the process that started it to say.
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    # They reach the whole group; what becomes of the trial is for the process that started it to say.
+    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(one, signal.SIG_IGN)
     share = Share.of(source.readline())
     sink.write(b"ready\n")
     sink.flush()

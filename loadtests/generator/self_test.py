@@ -23,6 +23,8 @@ from loadtests.traffic.rows import NANOSECONDS, Message, Row
 
 LAG_LIMIT_MS = 10.0
 DRAIN_S = 10.0
+# What is slower than this is not the client's doing.
+SLOWEST_RATE = 0.5
 SCHEMA = "draftproof.self-test/1"
 
 
@@ -51,16 +53,48 @@ class Floor:
         """Why a level of this rate can't be measured from here, in a sentence; empty where it can."""
         if self.holds(limit_ms):
             return ""
-        sending = f"The client can't hold {self.rate:g} requests per second on this machine: against a server that"
+        by = "one process" if self.processes == 1 else f"{self.processes} processes"
+        sending = f"The client can't hold {self.rate:g} requests per second on this machine with {by}: against a server"
         if self.completed < self.planned:
-            return f"{sending} answers at once {self.planned - self.completed} of {self.planned} did not complete."
+            return f"{sending} that answers at once {self.planned - self.completed} of {self.planned} did not complete."
         late = (self.lag_ms or {})["p99"]
-        wanted = "Lower the rate, or send from more processes or another machine."
-        return f"{sending} answers at once its requests left {late:.1f} ms late (p99; limit {limit_ms:g} ms). {wanted}"
+        return f"{sending} that answers at once they left {late:.1f} ms late (p99; limit {limit_ms:g} ms)."
 
     @property
     def document(self) -> dict[str, Any]:
         return {"schema": SCHEMA} | asdict(self)
+
+
+class RateNotHeld(ValueError):
+    """This machine's client can't send that fast, however many processes it is."""
+
+
+def sufficient_floor(rate: float, *, limit_ms: float, most_processes: int, duration_s: float) -> Floor:
+    """The floor with as many processes as the rate takes, doubled from one; raises RateNotHeld, which says what the
+    client could hold."""
+    for processes in tries(most_processes):
+        floor = self_test(rate, duration_s=duration_s, processes=processes)
+        if floor.holds(limit_ms):
+            return floor
+    held = slower_rate(floor, limit_ms)
+    could = f"It held {held:g} per second." if held else "It held no rate: something else keeps this machine busy."
+    raise RateNotHeld(f"{floor.refusal(limit_ms)} {could}")
+
+
+def tries(most_processes: int) -> list[int]:
+    """The last one twice: a machine may have been busy for a moment."""
+    doubled = [2**power for power in range(most_processes.bit_length()) if 2**power < most_processes]
+    return [*doubled, most_processes, most_processes]
+
+
+def slower_rate(floor: Floor, limit_ms: float) -> float:
+    """The first of the halves of a rate that isn't held that is; 0 where none is."""
+    rate = floor.rate / 2
+    while rate >= SLOWEST_RATE:
+        if self_test(rate, duration_s=floor.duration_s, processes=floor.processes).holds(limit_ms):
+            return rate
+        rate /= 2
+    return 0.0
 
 
 def self_test(

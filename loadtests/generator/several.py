@@ -7,6 +7,7 @@ import time
 from asyncio.subprocess import PIPE, Process
 from collections import Counter
 from collections.abc import Callable, Sequence
+from pathlib import Path
 from typing import Any
 
 from loadtests.evidence.records import RequestRecord, measured, read_records, records_of
@@ -14,6 +15,7 @@ from loadtests.evidence.summary import lag_ms
 from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.part import Share, shares, told
 from loadtests.generator.progress import Progress, Tell, end_tasks, telling
+from loadtests.generator.spool import completed_by, told_by
 from loadtests.generator.trial import TrialRun, run_trial
 from loadtests.generator.unserved import unserved
 from loadtests.traffic.planned import PlannedRequest
@@ -21,13 +23,14 @@ from loadtests.traffic.planned import PlannedRequest
 # From when all are ready: time for the zero to reach every process.
 LEAD_NS = 200_000_000
 LOOK_S = 0.05
+UNKNOWN = "the client process that had this request was lost: what became of it is unknown"
 
 
 class GeneratorLost(RuntimeError):
     """A process of the client ended before its requests did: a fault of ours, so the trial is no result.
 
-    ``partial`` is what the others recorded until they were stopped, marked as stopped; requests of the lost process are
-    ``failed`` there, with the reason that what became of them is unknown.
+    ``partial`` is what the others recorded until they were stopped, marked as stopped, and what the lost process had
+    spooled; its other requests are ``failed`` there, with the reason that what became of them is unknown.
     """
 
     def __init__(self, reason: str, partial: TrialRun) -> None:
@@ -91,6 +94,7 @@ async def run_several(
     on_progress: Tell | None = None,
     stop: asyncio.Event | None = None,
     server_alive: Callable[[], bool] | None = None,
+    spool: str | None = None,
 ) -> TrialRun:
     """Like ``run_trial``, by ``processes`` processes of one machine. Request k of the plan goes to process k mod N; all
     count from one zero on the monotonic clock; records are in plan order. Raises GeneratorLost, and ValueError for a
@@ -106,10 +110,14 @@ async def run_several(
             on_progress=on_progress,
             stop=stop,
             server_alive=server_alive,
+            spool=spool,
         )
     if max_concurrency is not None:
         raise ValueError("a level that caps what is open needs one client process: its slots are one queue")
-    parts = [await Part.begin(Share(one, endpoint, limits)) for one in shares(planned, processes)]
+    parts = [
+        await Part.begin(Share(one, endpoint, limits | {"spool": spool and f"{spool}.{number}"}))
+        for number, one in enumerate(shares(planned, processes))
+    ]
     try:
         async with telling(on_progress, lambda: together(parts)) as findings:
             await carry_out(parts, stop or asyncio.Event(), server_alive)
@@ -184,8 +192,10 @@ def merged(
 
 
 def unknown(part: Part, level: str) -> list[RequestRecord]:
-    reason = "the client process that had this request was lost: what became of it is unknown"
-    return unserved(part.share.planned, model=part.share.endpoint.model, level=level, reason=reason)
+    """With what its spool knows, where it has one."""
+    records = unserved(part.share.planned, model=part.share.endpoint.model, level=level, reason=UNKNOWN)
+    spool = part.share.level["spool"]
+    return completed_by(records, told_by([Path(spool)] if spool and Path(spool).exists() else [])[0])
 
 
 def found_by(parts: Sequence[Part]) -> list[str]:

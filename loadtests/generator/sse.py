@@ -16,13 +16,6 @@ class EventTooLong(ValueError):
         super().__init__(f"an event is longer than {MAX_EVENT_BYTES} bytes")
 
 
-def only_data(packet: bytes) -> bytes | None:
-    """The data of a packet that is one event of one line: what most of them are, told without a loop."""
-    data = packet[6:-2]
-    plain = packet.startswith(b"data: ") and packet.endswith(b"\n\n") and b"\n" not in data and b"\r" not in data
-    return data if plain else None
-
-
 class EventParser:
     """``feed`` takes the next bytes and returns the events they complete; any split gives the same events.
 
@@ -41,16 +34,16 @@ class EventParser:
     def feed(self, packet: bytes) -> list[Event]:
         if not packet:
             return []
-        if self._between_events and (data := only_data(packet)) is not None:
-            return [Event(data.decode("utf-8", "replace"))]
         *lines, self._line = (self._line + self._with_lf(packet)).split(b"\n")
         events = [event for line in lines if (event := self._take(line)) is not None]
-        if len(self._line) + self._held > MAX_EVENT_BYTES:
+        # What came whole before it counts, so the fault is told when nothing else is left to tell.
+        if not events and len(self._line) + self._held > MAX_EVENT_BYTES:
             raise EventTooLong
         return events
 
     @property
-    def _between_events(self) -> bool:
+    def at_border(self) -> bool:
+        """Nothing of an event is held: what comes next begins one."""
         return not (self._line or self._data or self._name or self._after_cr or self._first)
 
     def _with_lf(self, packet: bytes) -> bytes:

@@ -4,11 +4,12 @@ import asyncio
 import gc
 import resource
 import time
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
+from pathlib import Path
 
 from loadtests.canonical import canonical, digest
 from loadtests.evidence.records import RequestRecord, Status, measured
@@ -27,6 +28,7 @@ from loadtests.generator.exchange import Clock, Exchange, converse
 from loadtests.generator.progress import Progress, Tell, end_tasks, telling
 from loadtests.generator.quoting import without_prompt
 from loadtests.generator.slots import Slots
+from loadtests.generator.spool import Spool
 from loadtests.generator.way import Way, request_of
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import NANOSECONDS, Row, messages_of, request_body
@@ -101,6 +103,8 @@ class Trial:
         self.faults: list[BaseException] = []
         self.sent = 0
         self.ended: Counter[str] = Counter()
+        # Those that the spool has not got yet.
+        self.unspooled: deque[int] = deque()
         self.clock = Clock(time.monotonic_ns())
         self.started_at = time.time_ns()
 
@@ -133,6 +137,7 @@ class Trial:
             exchange.ended_ns = exchange.ended_ns or self.clock.now()
             exchange.outcome = exchange.outcome or Outcome("cancelled", f"gave up as planned after {waited_s:g} s")
         self.ended.update([exchange.outcome.status] if exchange.outcome else [])
+        self.unspooled.append(index)
         if index in self.next_turn:
             await self.think(self.next_turn[index], exchange.ended_ns or self.clock.now())
 
@@ -217,6 +222,12 @@ class Trial:
             elif exchange.outcome is None:
                 exchange.outcome = Outcome("not_sent", NO_TURN if index in later else reason)
         self.ended = Counter(one.outcome.status for one in self.exchanges if one.outcome)
+
+    def just_ended(self) -> Iterator[tuple[str, Exchange]]:
+        """Asked from another thread, so one by one."""
+        while self.unspooled:
+            index = self.unspooled.popleft()
+            yield self.planned[index].request_id, self.exchanges[index]
 
     def progress(self) -> Progress:
         return Progress(len(self.planned), self.sent, dict(self.ended), max(0, self.clock.now()) / NANOSECONDS)
@@ -308,6 +319,19 @@ def steady_memory() -> Iterator[None]:
         gc.unfreeze()
 
 
+def spooling(trial: Trial, path: str | None, tell: Tell | None) -> Tell | None:
+    if path is None:
+        return tell
+    spool = Spool(Path(path))
+
+    def spool_and_tell(progress: Progress) -> None:
+        spool.write(trial.just_ended(), trial.started_at)
+        if tell is not None:
+            tell(progress)
+
+    return spool_and_tell
+
+
 async def run_trial(
     planned: Sequence[PlannedRequest],
     endpoint: Endpoint,
@@ -322,6 +346,7 @@ async def run_trial(
     server_alive: Callable[[], bool] | None = None,
     think_s: float | None = None,
     zero_ns: int | None = None,
+    spool: str | None = None,
 ) -> TrialRun:
     """Run the plan against the endpoint. The records are in plan order, one for each planned request, always.
 
@@ -330,13 +355,14 @@ async def run_trial(
     ``stop`` ends the trial early: open requests are cancelled, the rest not sent. While ``server_alive`` says no,
     requests fail at their planned time without a connection. ``think_s`` is for exploring alone: a conversation's later
     turns leave that long after the answer before them, whatever their planned time. ``zero_ns`` is the trial's zero
-    on the monotonic clock, where somebody else has set it. Raises ValueError where a row can't be asked so.
+    on the monotonic clock, where somebody else has set it. ``spool`` names a file that is told every second what has
+    ended. Raises ValueError where a row can't be asked so.
     """
     raise_file_limit()
     trial = Trial(planned, endpoint, server_alive, max_concurrency, think_s)
     end_s, stop = warm_up_s + window_s, stop or asyncio.Event()
     with steady_memory():
-        async with telling(on_progress, trial.progress) as told:
+        async with telling(spooling(trial, spool, on_progress), trial.progress) as told:
             stopped = await trial.run(window_end_s=end_s, drain_s=drain_s, stop=stop, zero_ns=zero_ns)
     records = trial.records(level)
     return TrialRun(

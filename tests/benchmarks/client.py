@@ -25,8 +25,8 @@ from typing import Any
 import numpy as np
 import psutil
 
-sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 from loadtests.evidence.manifest import this_host
+from loadtests.evidence.records import read_records
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "benchmarks"
@@ -184,8 +184,6 @@ def figures(run: Run, times: list[list[int]], meter: Meter) -> dict[str, Any]:
 def reported(name: str, work: Path) -> dict[str, float] | None:
     """What the client itself says: p99 of first token and completion in ms, from sending; None where it tells none."""
     if name.startswith("ours"):
-        from loadtests.evidence.records import read_records
-
         table = read_records(work / "out" / "records.parquet")
         sent, first, last = (np.array(table[one]) for one in ("sent_ns", "first_token_ns", "last_token_ns"))
         return {"first": p99((first - sent) / 1e6), "whole": p99((last - sent) / 1e6)}
@@ -215,9 +213,11 @@ def measure(name: str, rate: int, seconds: float, scratch: Path, *, realtime: bo
         run = Run(base_url, rate, seconds, work, processes=2 if both else 1)
         core = f"{SERVER_CORE},{CLIENT_CORE}" if both else CLIENT_CORE
         command = on_core(core, CLIENTS[name](run), realtime=realtime)
-        offline = os.environ | {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "PYTHONWARNINGS": "ignore"}
+        quiet = os.environ | {"VLLM_NO_USAGE_STATS": "1", "PYTHONWARNINGS": "ignore"}
+        # Offline, AIPerf takes a tokenizer's path for a name on the hub.
+        quiet |= {} if name == "AIPerf" else {"HF_HUB_OFFLINE": "1"}
         with (work / "log").open("wb") as log:
-            client = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=offline)
+            client = subprocess.Popen(command, cwd=ROOT, stdout=log, stderr=log, env=quiet)
             meter = Meter(client.pid)
             meter.start()
             try:

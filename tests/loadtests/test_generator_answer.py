@@ -50,6 +50,28 @@ def test_a_tool_call_is_visible_and_hashed(hostile: ModuleType) -> None:
     assert answer.output_sha256 == sha256(b'[{"arguments":"{}","name":"f"}]').hexdigest()
 
 
+@pytest.mark.parametrize(
+    ("message", "said"),
+    [
+        ({"content": "Hi"}, b"Hi"),
+        ({"refusal": "No."}, b"No."),
+        ({"content": None, "refusal": "No."}, b"No."),
+        ({"content": [{"type": "text", "text": "H"}, {"type": "image"}, 1, {"text": "i"}]}, b"Hi"),
+        ({"tool_calls": [{"function": {"name": "f"}}]}, b'[{"arguments":"","name":"f"}]'),
+    ],
+)
+def test_whatever_a_message_says_alone_is_heard(message: dict[str, Any], said: bytes) -> None:
+    assert heard({"choices": [{"delta": message}]}).output_sha256 == sha256(said).hexdigest()
+    whole = Answer()
+    whole.take_whole({"choices": [{"message": message}]}, 1)
+    assert (whole.output_sha256, whole.chunks) == (sha256(said).hexdigest(), 1)
+
+
+def test_the_hostile_server_reads_a_content_in_parts(hostile: ModuleType) -> None:
+    assert hostile.words_of([{"type": "text", "text": "steady 3"}, {"type": "image"}, "20"]) == ["steady", "3", "20"]
+    assert hostile.words_of([]) == []
+
+
 def test_halves_of_an_emoji_are_hashed_as_the_emoji(hostile: ModuleType) -> None:
     answer = heard(hostile.delta(content="\ud83d"), hostile.delta(content="\ude42"))
     assert answer.output_sha256 == sha256("🙂".encode()).hexdigest()

@@ -3,7 +3,7 @@
 import json
 import ssl
 import subprocess
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
 from itertools import pairwise
@@ -18,8 +18,8 @@ from hypothesis import strategies as st
 from loadtests.evidence.summary import summarise
 from loadtests.generator import APIS, Endpoint, Reached, Unreachable, reach, run_trial
 from loadtests.generator.answer import Answer
-from loadtests.generator.exchange import Clock, Exchange, Listening
-from loadtests.generator.hearing import Hearing
+from loadtests.generator.exchange import Clock, Exchange, Listening, broken
+from loadtests.generator.hearing import Hearing, only_event
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
 from loadtests.generator.quoting import RUN, without_prompt
 from loadtests.generator.way import Way
@@ -175,12 +175,90 @@ def test_packets_may_end_anywhere(hostile: ModuleType, cuts: list[int]) -> None:
     assert answer.output_sha256 == sha256("Hé🙂!".encode()).hexdigest()
 
 
+CHUNK = '{"choices":[{"index":0,"delta":{"content":"%s"},"finish_reason":null}]}'
+SAID = [CHUNK % "a", CHUNK % "🙂é", CHUNK % "\\ud83d", CHUNK % "\\ude42", CHUNK % "\\r\\n", CHUNK % "data: x"]
+SAID += ['{"choices":[{"delta":{"tool_calls":[{"index":0,"function":{"arguments":"{}"}}]}}]}']
+SAID += ['{"choices":[{"delta":{"refusal":"no"}}]}', '{"choices":[{"text":"t","token_ids":[1,2]}]}', "[DONE]"]
+SAID += ['{"choices":[{"delta":{},"finish_reason":"stop"}]}', '{"choices":[],"usage":{"completion_tokens":3}}']
+SAID += ['{"error":{"code":400,"message":"no"}}', "{broken", "[1]", "", "NaN", "\ufeff{}", '{"choices":null}', "null"]
+DATA = st.sampled_from([one.encode() for one in SAID]) | st.binary(max_size=20)
+EVENTS = st.builds(
+    lambda before, data, end: b"%bdata: %b%b" % (before, data, end),
+    st.sampled_from([b"", b"", b"", b": x\n", b"event: error\n", b"data: {\n", b"\xef\xbb\xbf", b" ", b"\n"]),
+    DATA,
+    st.sampled_from([b"\n\n", b"\n\n", b"\n\n", b"\r\n\r\n", b"\r\r", b"\n", b"\r\n\n", b"", b"\n\n\n"]),
+)
+SIZES = st.sampled_from([b"%x", b"%x", b"%x", b"%X", b"000%x", b"%x;a=b", b" %x", b"+%x", b"1%x"])
+WIRE = st.lists(
+    st.builds(
+        lambda event, size, end: size % len(event) + b"\r\n" + event + end,
+        EVENTS,
+        SIZES,
+        st.sampled_from([b"\r\n", b"\r\n", b"\r\n", b"\r\n", b"", b"\n"]),
+    ),
+    max_size=8,
+)
+
+
+class StillClock(Clock):
+    def now(self) -> int:
+        return 1
+
+
+def heard(packets: Iterable[bytes]) -> dict[str, Any]:
+    """All that is known of an answer whose packets came at one moment and whose connection was closed then."""
+    exchange = Exchange(b"")
+    listening = Listening(exchange, StillClock(0))
+    try:
+        if not any(listening.take(packet) for packet in packets):
+            listening.end()
+    except BadAnswer as fault:
+        broken(exchange, fault)
+    return vars(exchange.answer) | {"ended_in": exchange.outcome}
+
+
+@given(pieces=WIRE, last=st.sampled_from([b"0\r\n\r\n", b""]), cuts=st.lists(st.integers(0, 2000), max_size=20))
+def test_any_split_gives_the_same_answer(
+    hostile: ModuleType, pieces: list[bytes], last: bytes, cuts: list[int]
+) -> None:
+    head = bytes(hostile.STREAM_HEAD)
+    # As most servers send it: a chunk that is one event in a packet of its own, which is heard by the short way.
+    usual = heard([head, *pieces, last])
+    content = head + b"".join(pieces) + last
+    borders = sorted({0, len(content), *(cut % len(content) for cut in cuts)})
+    assert heard(content[one:other] for one, other in pairwise(borders)) == usual
+    assert heard(content[at : at + 1] for at in range(len(content))) == usual
+    assert heard([content]) == usual
+
+
+@pytest.mark.parametrize(
+    ("packet", "event"),
+    [
+        (b"b\r\ndata: {1}\n\n\r\n", b"{1}"),
+        (b"B\r\ndata: {1}\n\n\r\n", b"{1}"),
+        (b"b\r\ndata: {1}\n\n\r", None),
+        (b"b\r\ndata: {1}\n\n\r\n1\r\n", None),
+        (b"c\r\ndata: {1}\n\n\r\n", None),
+        (b"b;x\r\ndata: {1}\n\n\r\n", None),
+        (b"b\r\ndata: \r1}\n\n\r\n", None),
+        (b"b\r\ndata: {\n}\n\n\r\n", None),
+        (b"b\r\ndata:{11}\n\n\r\n", None),
+        (b"d\r\ndata: {1}\r\n\r\n\r\n", None),
+        (b"8\r\ndata: \n\n\r\n", b""),
+        (b"\r\n", None),
+        (b"", None),
+    ],
+)
+def test_what_is_one_event_of_one_line(packet: bytes, event: bytes | None) -> None:
+    assert only_event(packet) == event
+
+
 @given(packets=st.lists(st.binary(max_size=60) | st.just(b"HTTP/1.1 200 OK\r\n\r\n") | st.just(b"5\r\nhello\r\n")))
 def test_whatever_comes_is_an_answer_or_a_fault_of_it(packets: list[bytes]) -> None:
     http = HttpAnswer()
     try:
         for packet in packets:
-            http.feed(packet)
+            list(http.feed(packet))
         http.end()
     except BadAnswer:
         return

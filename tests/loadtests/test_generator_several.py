@@ -18,7 +18,7 @@ from loadtests.evidence.records import status_counts
 from loadtests.generator import Endpoint, Progress
 from loadtests.generator import self_test as self_testing
 from loadtests.generator.part import Share, shares
-from loadtests.generator.self_test import Floor, RateNotHeld, self_test, sufficient_floor
+from loadtests.generator.self_test import Floor, RateNotHeld, self_test, sufficient_floor, tries
 from loadtests.generator.several import GeneratorLost, run_several
 from loadtests.traffic.planned import PlannedRequest
 
@@ -138,7 +138,7 @@ def test_a_rate_that_the_client_cannot_hold_is_refused_in_a_sentence() -> None:
 def test_as_many_processes_as_the_rate_takes(monkeypatch: pytest.MonkeyPatch) -> None:
     tried: list[tuple[float, int]] = []
 
-    def measured(rate: float, *, duration_s: float, processes: int = 1) -> Floor:
+    def measured(rate: float, *, duration_s: float, processes: int) -> Floor:
         """Each process holds 100 requests a second."""
         tried.append((rate, processes))
         return replace(floor_with(2.0 if rate <= 100 * processes else 48.25), rate=rate, processes=processes)
@@ -148,10 +148,13 @@ def test_as_many_processes_as_the_rate_takes(monkeypatch: pytest.MonkeyPatch) ->
     assert sufficient_floor(100, most_processes=4, **wanted).processes == 1
     assert sufficient_floor(290, most_processes=3, **wanted).processes == 3
     assert tried == [(100, 1), (290, 1), (290, 2), (290, 3)]
+    assert tries(8) == [1, 2, 4, 8, 8]
+    tried.clear()
     with pytest.raises(RateNotHeld) as refused:
         sufficient_floor(500, most_processes=2, **wanted)
+    assert tried == [(500, 1), (500, 2), (500, 2), (250, 2), (125, 2)]
     assert str(refused.value).endswith("they left 48.2 ms late (p99; limit 10 ms). It held 125 per second.")
-    with pytest.raises(RateNotHeld, match="It held no rate at all"):
+    with pytest.raises(RateNotHeld, match="It held no rate: something"):
         sufficient_floor(500, most_processes=1, limit_ms=1.0, duration_s=1.0)
 
 

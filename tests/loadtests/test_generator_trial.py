@@ -7,6 +7,7 @@ import resource
 import time
 from collections import Counter
 from collections.abc import Callable
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 
@@ -15,6 +16,7 @@ import pytest
 
 from loadtests.evidence.records import STATUSES, RequestRecord, status_counts
 from loadtests.generator import Endpoint, Progress, Unreachable, reach, run_trial, warm_up
+from loadtests.generator.exchange import RAN_OUT, client_faults
 from loadtests.generator.trial import prepared
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import request_body
@@ -259,7 +261,8 @@ async def test_a_client_out_of_files_says_so(server_process: Any, planned: Plan)
     counts = status_counts(trial.records)
     assert counts["completed"] + counts["failed"] == 40
     assert counts["failed"] > 0
-    assert any("the client's machine ran out of something" in finding for finding in trial.findings)
+    assert [RAN_OUT in finding for finding in client_faults(trial.findings)] == [True]
+    assert client_faults(["2 requests: usage: completion_tokens fell", "progress could not be told: x"]) == []
 
 
 async def test_the_same_row_is_the_same_bytes(server: Any, planned: Plan) -> None:
@@ -325,3 +328,33 @@ def test_the_version_may_be_left_out(address: str) -> None:
 def test_addresses_that_are_refused(address: str) -> None:
     with pytest.raises(ValueError, match="the base URL must"):
         Endpoint(address, "m")
+
+
+def test_the_documentation_names_every_status() -> None:
+    told = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
+    assert [one for one in STATUSES if f"| `{one}` |" not in told] == []
+
+
+async def test_a_reset_in_the_middle_keeps_what_came_before(server: Any, planned: Plan) -> None:
+    plan = planned(["reset-mid-stream", "garbage-after-an-event", "stall-mid-stream", "error-mid-stream"])
+    trial = await run_trial(plan, endpoint_of(server), level="x", window_s=0.5, drain_s=1)
+    assert [one.status for one in trial.records] == ["failed", "failed", "timed_out", "failed"]
+    assert [(one.chunks, one.first_token_ns is not None) for one in trial.records] == [(1, True)] * 4
+    # Nobody told how many tokens that chunk was.
+    assert {one.output_tokens for one in trial.records} == {None}
+
+
+async def test_a_server_that_wants_a_key_gets_it(server: Any, planned: Plan) -> None:
+    for key, status in ((None, "refused"), ("sesame", "completed")):
+        endpoint = endpoint_of(server, api_key=key)
+        trial = await run_trial(
+            planned(["http-401-without-the-key"]), endpoint, level="x", window_s=1, drain_s=PATIENCE_S
+        )
+        assert [one.status for one in trial.records] == [status]
+
+
+async def test_who_names_no_case_is_told_so(server: Any, planned: Plan) -> None:
+    plan = planned(["plain-anwser", "[{'type': 'text'}]"])
+    trial = await run_trial(plan, endpoint_of(server), level="x", window_s=1, drain_s=PATIENCE_S)
+    assert [one.status for one in trial.records] == ["refused", "refused"]
+    assert "no such case" in str(trial.records[0].error)

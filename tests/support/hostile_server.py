@@ -226,6 +226,18 @@ async def empty_deltas(wire: Wire) -> None:
 
 
 @case("completed")
+async def content_in_parts(wire: Wire) -> None:
+    parts = [{"type": "text", "text": "Hello"}, {"type": "image"}, {"type": "text", "text": " there"}, None, 7]
+    await wire.stream(ROLE, delta(content=parts), delta(content=[]), END, usage(2), "[DONE]")
+
+
+@case("completed")
+async def everything_in_one_chunk(wire: Wire) -> None:
+    """Role, text, finish reason and usage together."""
+    await wire.stream(delta("stop", role="assistant", content="all of it") | {"usage": usage(3)["usage"]}, "[DONE]")
+
+
+@case("completed")
 async def tool_calls(wire: Wire) -> None:
     def call(**function: str) -> dict[str, Any]:
         return delta(tool_calls=[{"index": 0, "function": function}])
@@ -470,6 +482,13 @@ async def http_400_json(wire: Wire) -> None:
     await wire.plain("400 Bad Request", "application/json", body)
 
 
+@case("refused", "HTTP 401 Unauthorized: error, code invalid_api_key: who are you?")
+async def http_401_without_the_key(wire: Wire) -> None:
+    body = '{"error": {"message": "who are you?", "code": "invalid_api_key"}}'
+    known = "authorization: bearer " in wire.head.lower()
+    await (wire.stream(*whole("a")) if known else wire.plain("401 Unauthorized", "application/json", body))
+
+
 @case("refused", "HTTP 429 Too Many Requests: <p>slow down</p>")
 async def http_429_page(wire: Wire) -> None:
     await wire.plain("429 Too Many Requests", "text/html", "<p>slow\n down</p>")
@@ -500,6 +519,25 @@ async def no_content(wire: Wire) -> None:
 @case("refused", "HTTP 307 Temporary Redirect: redirect to /elsewhere, not followed")
 async def redirect(wire: Wire) -> None:
     await wire.plain("307 Temporary Redirect", "text/plain", "", "Location: /elsewhere\r\n")
+
+
+@case("refused", "HTTP 301 Moved Permanently: redirect to http://127.0.0.1:9/v1, not followed")
+async def redirect_to_another_host(wire: Wire) -> None:
+    await wire.plain("301 Moved Permanently", "text/html", "<p>gone</p>", "Location: http://127.0.0.1:9/v1\r\n")
+
+
+@case("failed", "size of a chunk is no number")
+async def garbage_after_an_event(wire: Wire) -> None:
+    """In one packet: what came before the fault was heard."""
+    event = sse(delta(content="x"))
+    await wire.raw(STREAM_HEAD + b"%x\r\n%b\r\n+5\r\nabcde\r\n" % (len(event), event))
+
+
+@case("completed")
+async def garbage_after_done(wire: Wire) -> None:
+    """In one packet with the end, which settles everything."""
+    content = b"".join(sse(one) for one in whole("a"))
+    await wire.raw(STREAM_HEAD + b"%x\r\n%b\r\n+5\r\nabcde\r\n" % (len(content), content))
 
 
 @case("failed", ".")
@@ -601,6 +639,18 @@ async def die(wire: Wire) -> None:
     os._exit(1)
 
 
+async def no_such_case(wire: Wire) -> None:
+    """Whoever names no case is told so: a test that misspells one must not wait for an answer."""
+    body = json.dumps({"error": {"message": f"no such case: {' '.join(wire.words)}", "code": 404}})
+    await wire.plain("404 Not Found", "application/json", body)
+
+
+def words_of(content: Any) -> list[str]:
+    """Other clients send a content in parts."""
+    parts = content if isinstance(content, list) else [content]
+    return " ".join(str(one.get("text", "")) if isinstance(one, dict) else str(one) for one in parts).split()
+
+
 # Well-behaved, or beyond any status of one request.
 UNUSUAL: dict[str, Act] = {"steady": steady, "together": together, "die": die}
 UNUSUAL |= {"echo-everything": echo_everything, "refuse-token-ids": refuse_token_ids}
@@ -648,8 +698,9 @@ class HostileServer:
         async with self.arrived:
             self.arrived.notify_all()
         asked = json.loads(body)
-        words = str(asked["messages"][-1]["content"] if "messages" in asked else asked["prompt"]).split()
-        act = CASES[words[0]].act if words[0] in CASES else UNUSUAL[words[0]]
+        words = words_of(asked["messages"][-1]["content"] if "messages" in asked else asked["prompt"])
+        name = words[0] if words else ""
+        act = CASES[name].act if name in CASES else UNUSUAL.get(name, no_such_case)
         await act(Wire(writer, words, self, asked, head))
 
 

@@ -22,7 +22,7 @@ from loadtests.services.claim_boot import claim_boot
 from loadtests.services.finish_trial import start_trial
 from loadtests.services.give_up_boot import give_up_boot
 from loadtests.services.import_traffic import import_traffic
-from loadtests.services.record_engine import record_engine_group, record_engine_ready
+from loadtests.services.record_engine import record_engine_group, record_engine_ready, record_self_test
 from tests.support.play import TARGET, helps_when_quiet, play, run
 
 CAST = {
@@ -32,6 +32,15 @@ CAST = {
     "auditor": ("auditor",),
     "superuser": ("owner",),
     "stranger": (),
+}
+FLOOR = {
+    "rate": 3.0,
+    "processes": 1,
+    "lag_ms": {"p99": 0.4},
+    "added_first_token_ms": {"p99": 1.25},
+    "added_completion_ms": {"p99": 1.5},
+    "host": "host-1",
+    "measured_at": "2026-03-01T12:00:00+00:00",
 }
 # Noise floor 8, tuning 5, then one whole held-out pair and the first arm of the next.
 BOOTS_BEFORE_THE_LOSS = 15
@@ -78,7 +87,8 @@ def person(name: str, password: str, groups: tuple[str, ...]) -> Account:
 
 
 def written(route: Route, engineer: Account, title: str) -> BriefRevision:
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Support assistant, two hours", by="engineer", seed=7)
+    name, service = "Support assistant, two hours", route.service.slug
+    traffic = import_traffic(path=SUPPORT_ASSISTANT, name=name, by="engineer", service=service, seed=7)
     document = brief_document(TARGET, traffic) | {"title": title, "route": route.slug}
     source = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
     return create_brief(route=route, source=source, by=engineer)
@@ -114,6 +124,7 @@ def next_boot(revision: BriefRevision) -> Boot:
 
 def live(boot: Boot) -> Boot:
     """The boot in the middle of its second trial."""
+    record_self_test(boot=boot, floor=FLOOR)
     record_engine_group(boot=boot, group=0, leader_started=0, server=f"server-{boot.pk}")
     record_engine_ready(boot=boot, facts={"kv_cache_tokens": 46_592, "version": "0.32.0", "runner": "V1"})
     first, second = boot.trials.all()[:2]

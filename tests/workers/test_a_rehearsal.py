@@ -62,7 +62,7 @@ def brief_source(models: Path) -> str:
     models.mkdir()
     (models / "rehearsal.engine-model.json").write_bytes(ENGINE.content)
     target = Checkpoint(name=ENGINE.name, weights_sha256=ENGINE.digest, tokenizer_sha256=ENGINE.digest)
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer", seed=7)
+    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer", service="support-assistant", seed=7)
     document: dict[str, Any] = brief_document(target, traffic)
     document["baseline"] |= {
         "runtime": {"engine": "simulated", "distribution": "draftproof", "version": "simulated-1"},

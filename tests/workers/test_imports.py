@@ -1,6 +1,7 @@
 """An import from its request to its end: whole or not at all, and what became of it is said."""
 
 import errno
+import gzip
 import json
 import os
 import stat
@@ -103,6 +104,17 @@ def test_a_request_is_queued_sent_and_keeps_its_file_for_this_installation_alone
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     assert stat.S_IMODE(path.parent.stat().st_mode) == 0o700
     assert (kinds(wanted), sent) == (["traffic-import-requested"], ["workers.run_import"])
+
+
+def test_a_bomb_is_refused_in_the_words_of_the_form(ask: Callable[..., TrafficImport], settings: Any) -> None:
+    settings.UNPACKED_LIMIT_BYTES = 1_000
+    wanted = run(ask(gzip.compress(content()), name="bomb.gz"))
+    assert (wanted.state, wanted.reason) == (
+        State.REFUSED,
+        "bomb.gz unpacks to more than 1,000 bytes, the limit for a compressed file: split it, or ask whoever runs this "
+        "installation for a higher DRAFTPROOF_UNPACKED_GB",
+    )
+    assert not TrafficSet.objects.exists()
 
 
 def test_a_request_that_fails_keeps_nothing(ask: Callable[..., TrafficImport], monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from loadtests.configurations import Configuration
+from loadtests.generator.endpoint import Endpoint
 from workers.engines.asking import TIMEOUT_S
 from workers.engines.process_group import end_process_group
 
@@ -19,6 +20,7 @@ __all__ = [
     "Spawned",
     "Tells",
     "end_process_group",
+    "endpoint_of",
 ]
 
 
@@ -130,3 +132,8 @@ class RunningEngine(Protocol):
 
     def stop(self) -> None:
         """Ends every process of the engine; returns when its memory and its port are free. May be called twice."""
+
+
+def endpoint_of(engine: RunningEngine) -> Endpoint:
+    """Asked for token ids where the engine tells them: they check its usage, and count what a cancelled request got."""
+    return Endpoint(engine.base_url, engine.model, engine.api_key, token_ids=engine.facts.tells.token_ids is True)
