@@ -49,6 +49,13 @@ CHARTS = [
     both_sides(PROMPT, tuning=SIDE, held_out=SIDE),
     classes_of_both_sides(tuning={"chat": 1}, held_out={"chat": 2}),
     levels_over_time([line_of("peak", "constant", [-0.5, 0.5], warm_up_s=1, duration_s=2)]),
+    # As many levels as anyone compares, and the longest name that one may have.
+    levels_over_time(
+        [
+            line_of("ordinary-weekday-morning-hours"[3 * place :], "", [0.1 * place], warm_up_s=1, duration_s=9)
+            for place in range(8)
+        ]
+    ),
 ]
 WATCH = """
 window.refused = [];
@@ -99,6 +106,30 @@ def address() -> Iterator[str]:
     server.shutdown()
     thread.join()
     server.server_close()
+
+
+COVERED = """() => {
+  const figure = [...document.querySelectorAll('.js-plotly-plot')].at(-1);
+  const texts = figure?.querySelectorAll('.annotation-text, [class^="y"][class$="tick"] text') ?? [];
+  const boxes = [...texts].map((one) => one.getBoundingClientRect());
+  const meet = (a, b) => a.left < b.right && b.left < a.right && a.top < b.bottom - 1 && b.top < a.bottom - 1;
+  const outside = boxes.filter((one) => one.left < 0 || one.right > document.documentElement.clientWidth);
+  return [boxes.length, boxes.filter((a, n) => boxes.some((b, m) => m > n && meet(a, b))).length, outside.length];
+}"""
+
+
+# A phone of 390 px leaves a chart 358; this bare page's margins take 96.
+@pytest.mark.parametrize("width", [454, 1280])
+async def test_the_names_of_eight_levels_cover_nothing(address: str, width: int) -> None:
+    from playwright.async_api import async_playwright
+
+    async with async_playwright() as playwright:
+        browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        tab = await browser.new_page(viewport={"width": width, "height": 844})
+        await tab.goto(address)
+        # The word on the warm-up, and of each row its name, its mean and both ends of its scale; none over another.
+        await tab.wait_for_function(f"() => String(({COVERED})()) === '{1 + 4 * 8},0,0'")
+        await browser.close()
 
 
 async def test_every_chart_is_drawn_and_nothing_is_refused(address: str) -> None:

@@ -1,9 +1,11 @@
 """The commands with which an installation gets its people, services and traffic."""
 
+import gzip
 from pathlib import Path
+from typing import Any
 
 import pytest
-from django.conf import settings
+from django.conf import settings as installation
 from django.core.management import CommandError, call_command
 
 from decisions.models import Account, Service
@@ -63,12 +65,12 @@ def test_a_bad_traffic_file_is_refused_with_its_line(tmp_path: Path) -> None:
 
 def test_what_was_left_out_and_what_is_odd_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "trace.csv"
-    rows = [f"2024-05-10 00:00:{second:02}+00:00,{10 if second < 30 else 900},20" for second in range(60)]
+    rows = [f"2024-05-10 00:00:{second:02}+00:00,10,20" for second in range(60)]
     path.write_text("\n".join(["TIMESTAMP,ContextTokens,GeneratedTokens", *rows, "2024-05-10 00:01:00+00:00,0,20"]))
     call_command("import_traffic", str(path), name="trace", evaluation=0, tuning=0.5, held_out=0.5, block_s=30)
     told = capsys.readouterr().out.splitlines()
     assert told[0] == "left out: 1 × zero-length prompt"
-    assert told[1].startswith("warning: Held-out doesn't resemble tuning in prompt length (median ")
+    assert told[1].startswith("warning: Tuning and held-out have 2 time blocks together, too few to tell whether ")
     assert [line.split(":")[0] for line in told[2:]] == ["set", "held-out", "tuning"]
 
 
@@ -79,7 +81,18 @@ def test_a_service_s_redactions_come_first(service: Service, tmp_path: Path) -> 
     path.write_text("".join(f'{{"prompt": "Parcel {number} to Graz", "max_tokens": 8}}\n' for number in range(20)))
     call_command("import_traffic", str(path), name="own", service=service.slug, redact=["town=>place"], similarity=1)
     traffic = TrafficSet.objects.get()
-    content = EvidenceStore(settings.EVIDENCE_DIR).get(traffic.parts.get(kind="tuning").digest)
+    content = EvidenceStore(installation.EVIDENCE_DIR).get(traffic.parts.get(kind="tuning").digest)
     assert b"to <place>" in content
     assert b"Graz" not in content
     assert traffic.service == service.slug
+
+
+def test_a_compressed_file_has_the_installation_s_limit(tmp_path: Path, settings: Any) -> None:
+    settings.UNPACKED_LIMIT_BYTES = 100
+    path = tmp_path / "bomb.gz"
+    path.write_bytes(gzip.compress(b'{"prompt": "again", "max_tokens": 8}\n' * 50))
+    with pytest.raises(CommandError, match=r"bomb\.gz unpacks to more than 100 bytes"):
+        call_command("import_traffic", str(path), name="bomb")
+    with pytest.raises(CommandError, match=r"bomb\.gz unpacks to more than 1,000 bytes"):
+        call_command("import_traffic", str(path), name="bomb", unpacked_limit=1_000)
+    assert not TrafficSet.objects.exists()

@@ -22,7 +22,7 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
 
-from decisions.models import BriefRevision, Route, Service
+from decisions.models import BriefRevision, ImportedTrial, Route, Service
 from decisions.selectors.pictures import drawn_from_evidence
 from decisions.services.sign_decision import sign_decision
 from loadtests import import_pulse
@@ -47,6 +47,7 @@ from tests.support.house import House, build_house, person
 from tests.support.leaks import Secrets
 from workers import boots
 from workers.engines.base import EngineFailed
+from workers.trial_evidence import level_of
 
 EXPLORING: tuple[Purpose, ...] = ("noise-floor", "tuning", "fallback")
 ENDPOINT = Endpoint("http://any", "model")
@@ -185,6 +186,7 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
 
 def rows_behind(route: str) -> Any:
     kinds = (
+        ("briefs/imported/", ImportedTrial),
         ("traffic/imports/", TrafficImport),
         ("traffic/", TrafficSet),
         ("runs/boots/", Boot),
@@ -347,7 +349,7 @@ def bodies(campaigns: Iterable[Campaign]) -> Iterator[tuple[str, str]]:
         for boot in campaign.boots.prefetch_related("trials"):
             rows = boots.part_rows(boot)
             for trial in boot.trials.all():
-                planned = boots.plan_of(trial, rows, boots.level_of(boot, trial.level))
+                planned = boots.plan_of(trial, rows, level_of(boot, trial.level))
                 yield (
                     f"{campaign.purpose}, {trial}",
                     "\n".join(prepared(one.traffic_row, ENDPOINT)[0].decode() for one in planned),

@@ -40,7 +40,8 @@ def document(route: Route) -> dict[str, Any]:
     from config.demo import brief_document
     from tests.support.play import TARGET
 
-    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", seed=7)
+    slug = route.service.slug
+    traffic = import_traffic(path=SUPPORT_ASSISTANT, name="Two hours", by="engineer", service=slug, seed=7)
     return brief_document(TARGET, traffic) | {"route": route.slug}
 
 

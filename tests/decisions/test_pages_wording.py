@@ -47,7 +47,16 @@ def test_numbers(value: float | None, written: str) -> None:
 
 @pytest.mark.parametrize(
     ("value", "written"),
-    [(45, "45 s"), (89.4, "89 s"), (90, "2 min"), (724, "12 min"), (3600, "1 h"), (4800, "1 h 20 min"), (None, "–")],
+    [
+        (45, "45 s"),
+        (59.6, "1 min"),
+        (89.4, "1 min 29 s"),
+        (599.6, "10 min"),
+        (724, "12 min"),
+        (3600, "1 h"),
+        (4800, "1 h 20 min"),
+        (None, "–"),
+    ],
 )
 def test_durations(value: float | None, written: str) -> None:
     assert tags.duration(value) == written.replace(" s", f"{NARROW}s").replace(" min", f"{NARROW}min").replace(

@@ -60,5 +60,12 @@ def test_no_walk_approves_what_was_not_frozen_and_judged(acts: list[str]) -> Non
 def test_only_a_measured_pass_can_be_approved(found: str) -> None:
     refusal = approval_refusal({"verdict": found, "evidence_class": "measured"})
     assert refusal == f"The verdict is {found}: only a PASS can be approved."
-    assert approval_refusal({"verdict": "PASS", "evidence_class": "imported"}) is not None
+    imported = approval_refusal({"verdict": "PASS", "evidence_class": "imported"})
+    assert imported == (
+        "The evidence is imported: only measured evidence can carry an approval. It lacks the fingerprint of the "
+        "configuration that answered, a plan’s digest, digests of the prompts, a known warm-up and a fresh engine for "
+        "each boot."
+    )
+    simulated = approval_refusal({"verdict": "PASS", "evidence_class": "simulated"})
+    assert simulated == "The evidence is simulated: only measured evidence can carry an approval."
     assert approval_refusal({"verdict": "PASS", "evidence_class": "measured"}) is None

@@ -7,6 +7,7 @@ from decisions.rules.who_may import (
     Relation,
     may_declare_fault,
     may_delete_text,
+    may_import_evidence,
     may_manage_privacy,
     may_read_ledger,
     may_revoke,
@@ -30,15 +31,15 @@ RELATION = Relation(
     run_starters=frozenset({"engineer"}),
     service_owners=frozenset({"owner", "superuser"}),
 )
-# who: write, start, declare a fault, sign, revoke, read the ledger, manage privacy, delete text
+# who: write, bring evidence, start, declare a fault, sign, revoke, read the ledger, manage privacy, delete text
 TABLE = {
-    "engineer": (True, True, True, False, False, True, False, False),
-    "owner": (False, False, False, True, True, True, True, True),
-    "second_owner": (False, False, False, False, False, True, False, False),
-    "auditor": (False, False, False, False, False, True, False, False),
-    "operator": (False, False, True, False, False, False, True, True),
-    "superuser": (True, True, True, False, False, True, True, True),
-    "stranger": (False, False, False, False, False, False, False, False),
+    "engineer": (True, True, True, True, False, False, True, False, False),
+    "owner": (False, False, False, False, True, True, True, True, True),
+    "second_owner": (False, False, False, False, False, False, True, False, False),
+    "auditor": (False, False, False, False, False, False, True, False, False),
+    "operator": (False, False, False, True, False, False, False, True, True),
+    "superuser": (True, True, True, True, False, False, True, True, True),
+    "stranger": (False, False, False, False, False, False, False, False, False),
 }
 
 
@@ -47,6 +48,7 @@ def test_who_may_do_what(who: str) -> None:
     person = CAST[who]
     refusals = (
         may_write_brief(person),
+        may_import_evidence(person),
         may_start(person),
         may_declare_fault(person),
         may_sign(person, RELATION),
@@ -64,6 +66,7 @@ def test_nobody_may_do_anything_with_an_account_that_is_not_active(who: str) -> 
     person = replace(CAST[who], is_active=False)
     for refusal in (
         may_write_brief(person),
+        may_import_evidence(person),
         may_start(person),
         may_declare_fault(person),
         may_sign(person, RELATION),

@@ -11,7 +11,9 @@ from django.test import Client
 from decisions import ledger
 from decisions.models import Account, BriefRevision, Event, Release, Route, Signature, Verdict
 from decisions.rules.brief import BadBrief
+from decisions.rules.verdict import CODES, VERDICT_CODE
 from decisions.services.cancel_brief import cancel_brief
+from decisions.services.compute_verdict import content_by
 from decisions.services.create_brief import create_brief
 from decisions.services.declare_fault import declare_fault
 from decisions.services.edit_brief import edit_brief
@@ -185,6 +187,18 @@ def test_a_recomputed_verdict_has_the_same_bytes(revision: BriefRevision) -> Non
     stored = last_verdict(revision).document
     again = judge(revision.document, revision.nominee or None, evidence_of(revision)[::-1])
     assert {name: stored[name] for name in again} == again
+
+
+@pytest.mark.parametrize("code", CODES)
+def test_every_version_of_the_rules_can_be_asked_again(revision: BriefRevision, code: str) -> None:
+    play(revision)
+    verdict = last_verdict(revision)
+    content = content_by(revision=revision, code=code)
+    document = json.loads(content)
+    assert (document["code"], document["evidence"]) == (code, verdict.document["evidence"])
+    assert (document["verdict"], document["brief"]) == (verdict.result, revision.digest)
+    if code == VERDICT_CODE:
+        assert content == bytes(verdict.content)
 
 
 def test_the_stages_follow_each_other_and_held_out_comes_after_nomination(revision: BriefRevision) -> None:

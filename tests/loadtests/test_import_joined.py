@@ -346,7 +346,13 @@ def test_a_real_trace_with_real_text_at_the_defaults(shared_data: Path) -> None:
         reading=Wanted(trace, donor=shared_data / "prompts/spec_bench_first_half.jsonl"),
         tell=lambda stage, done, of: told.append(stage),
     )
-    assert list(dict.fromkeys(told)) == ["reading", "comparing prompts", "joining text", "writing"]
+    assert list(dict.fromkeys(told)) == [
+        "reading",
+        "reading prompts",
+        "looking for near-duplicates",
+        "joining text",
+        "writing",
+    ]
     assert (made.rows, made.split["foreign_share"], made.split["warnings"]) == (8494, 0, [])
     assert all(abs(made.split["achieved"][kind] - share) < 0.05 for kind, share in SHARES.items())
     assert made.imported["join"]["divided"] == {"tuning": 94, "held-out": 117, "evaluation": 29}

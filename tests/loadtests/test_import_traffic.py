@@ -16,8 +16,9 @@ from decisions.models import Event
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.store import EvidenceStore, digest_of_file
 from loadtests.models import TrafficPart, TrafficSet
-from loadtests.services.import_traffic import import_traffic, kept
+from loadtests.services.import_traffic import SIMILARITY, import_traffic, kept
 from loadtests.traffic.importers import ImportRefused, Wanted, import_file
+from loadtests.traffic.near_duplicates import VALUES, band_width
 from loadtests.traffic.rows import rows_of
 
 pytestmark = pytest.mark.django_db
@@ -175,7 +176,7 @@ def stop_at(stage: str, after: int) -> Callable[[str, int, int], None]:
     return tell
 
 
-@pytest.mark.parametrize("stage", ["reading", "comparing prompts", "writing"])
+@pytest.mark.parametrize("stage", ["reading", "reading prompts", "looking for near-duplicates", "writing"])
 def test_an_import_that_is_stopped_leaves_nothing(stage: str) -> None:
     with pytest.raises(InterruptedError, match=stage):
         imported(tell=stop_at(stage, 1))
@@ -186,8 +187,15 @@ def test_progress_comes_by_stages() -> None:
     told: list[tuple[str, int, int]] = []
     imported(tell=lambda *news: told.append(news))
     size = SUPPORT_ASSISTANT.stat().st_size
-    assert list(dict.fromkeys(stage for stage, _, _ in told)) == ["reading", "comparing prompts", "writing"]
-    assert {(stage, of) for stage, _, of in told} == {("reading", size), ("comparing prompts", 570), ("writing", 570)}
+    passes = VALUES // band_width(SIMILARITY)
+    assert list(dict.fromkeys((stage, of) for stage, _, of in told)) == [
+        ("reading", size),
+        ("reading prompts", 570),
+        ("looking for near-duplicates", passes),
+        ("writing", 570),
+    ]
+    searched = [done for stage, done, _ in told if stage == "looking for near-duplicates"]
+    assert list(dict.fromkeys(searched)) == list(range(passes))
 
 
 def test_a_disk_that_fails_leaves_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,7 +227,8 @@ def test_a_failure_keeps_what_a_set_names(tmp_path: Path) -> None:
     ("asked", "words"),
     [
         ({"shares": {"tuning": 1.0}}, "shares go to tuning and held-out"),
-        ({"block_s": 0}, "longer than 0 s"),
+        ({"block_s": 0}, "block_s: a time block lasts 0.001 s at least"),
+        ({"block_s": 1e-9}, "block_s: a time block lasts 0.001 s at least"),
         ({"block_s": 100_000}, "nothing is left for"),
         ({"similarity": 0}, "similarity must be above 0"),
         ({"name": ""}, "the set's name has 0 characters"),

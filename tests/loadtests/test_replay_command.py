@@ -2,10 +2,13 @@
 
 import asyncio
 import json
+import os
 import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Callable, Sequence
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -23,9 +26,10 @@ Rows = Callable[..., Row]
 
 @pytest.fixture
 def traffic(tmp_path: Path, traffic_row: Rows) -> Callable[..., Path]:
-    def write(texts: Sequence[str], *, gap_s: float = 0.05, start_s: float = 100.0) -> Path:
+    def write(texts: Sequence[str], *, gap_s: float = 0.05, start_s: float = 100.0, at_s: Sequence[float] = ()) -> Path:
         path = tmp_path / "traffic.jsonl"
-        rows = [traffic_row(text, number, arrival_s=start_s + gap_s * number) for number, text in enumerate(texts)]
+        times_s = at_s or [start_s + gap_s * number for number in range(len(texts))]
+        rows = [traffic_row(text, number, arrival_s=times_s[number]) for number, text in enumerate(texts)]
         path.write_bytes(b"".join(row.content + b"\n" for row in rows))
         return path
 
@@ -308,17 +312,77 @@ def test_several_processes_leave_the_same_evidence(
     assert (tmp_path / "one" / "plan.json").read_bytes() == (tmp_path / "three" / "plan.json").read_bytes()
 
 
-async def test_an_interrupt_keeps_what_was_measured(server: Any, traffic: Callable[..., Path], tmp_path: Path) -> None:
-    path = traffic(["plain-answer", "never-answers", "plain-answer"], gap_s=30)
+@pytest.mark.parametrize("processes", ["1", "2"])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
+async def test_a_signal_keeps_what_was_measured(
+    server: Any, traffic: Callable[..., Path], tmp_path: Path, number: signal.Signals, processes: str
+) -> None:
+    path = traffic(["plain-answer", "never-answers", "plain-answer"], at_s=[0, 0.5, 600])
     options = ["--base-url", server.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
-    command = ["-m", "config.cli", "replay", "--traffic", str(path), *options, "--time-scale", "0.01"]
-    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
-    async with asyncio.timeout(20):
+    command = ["-m", "config.cli", "replay", "--traffic", str(path), *options, "--processes", processes]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=subprocess.PIPE, start_new_session=True
+    )
+    async with asyncio.timeout(60):
         await server.has_received(2)
-        process.send_signal(signal.SIGINT)
+        # To the whole group, as a terminal or a supervisor sends it.
+        os.killpg(process.pid, number)
         stdout, _ = await process.communicate()
     assert process.returncode == 130
     summary = json.loads(stdout)
-    assert summary["stopped"] is True
+    manifest = document_of((tmp_path / "out" / "manifest.json").read_bytes())
+    assert (summary["stopped"], manifest["stopped"]) == (True, True)
     statuses = read_records(tmp_path / "out" / "records.parquet")["status"].to_pylist()
     assert statuses == ["completed", "cancelled", "not_sent"]
+    assert manifest["statuses"] == summary["statuses"]
+
+
+async def test_a_signal_while_evidence_is_written_costs_nothing(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    """A second kill comes when the first has ended the trial already."""
+    slow = tmp_path / "slow.py"
+    slow.write_text(
+        "import os, signal\n"
+        "from loadtests.commands import replay\n"
+        "written = replay.write_durably\n"
+        "def killed(path, content):\n"
+        "    os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    written(path, content)\n"
+        "replay.write_durably = killed\n"
+        "from config.cli import main\n"
+        "main()\n"
+    )
+    path = traffic(["plain-answer"])
+    options = ["--base-url", server_process.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    command = [str(slow), "replay", "--traffic", str(path), *options]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+    )
+    stdout, _ = await process.communicate()
+    assert (process.returncode, json.loads(stdout)["stopped"]) == (0, False)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+class Nowhere(BaseHTTPRequestHandler):
+    """A server of something else altogether."""
+
+    def do_GET(self) -> None:
+        self.send_error(404)
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_error(404)
+
+    def log_message(self, *_: object) -> None:
+        """Silent."""
+
+
+def test_a_server_that_knows_no_address_is_no_success(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), Nowhere) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = replay(traffic(["plain-answer"] * 2), f"http://127.0.0.1:{server.server_port}", tmp_path / "out")
+        server.shutdown()
+    assert result.exit_code == 4
+    assert json.loads(result.stdout)["statuses"]["completed"] == 0
+    assert read_records(tmp_path / "out" / "records.parquet").num_rows == 2

@@ -39,6 +39,7 @@ class Command(BaseCommand):
             parser.add_argument(f"--{kind}", type=float, default=share, help=f"its share, 0: none (default {share})")
         for option in reading_options():
             add_option(parser, option)
+        parser.set_defaults(unpacked_limit=settings.UNPACKED_LIMIT_BYTES)
 
     def handle(self, *args: Any, **options: Any) -> None:
         try:
