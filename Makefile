@@ -59,10 +59,11 @@ $(BENCH)/installed: requirements/bench.txt
 	@$(BENCH)/bin/python -m pip install --quiet --no-deps -r requirements/bench.txt
 	@touch $@
 
-# Writes docs/benchmarks; fails where records or an import take longer or more memory than they may.
+# Writes docs/benchmarks; fails where records, an import or a verdict take longer or more memory than they may.
 bench: install $(BENCH)/installed
 	$(RUN)/python tests/benchmarks/records.py
 	$(RUN)/python tests/benchmarks/traffic.py
+	$(RUN)/python tests/benchmarks/verdict.py
 
 $(PEERS)/installed: requirements/bench-peers.txt
 	@echo 'Installing the clients that ours is measured beside, several GB …' >&2

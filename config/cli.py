@@ -4,6 +4,7 @@ import os
 
 import click
 
+from decisions.commands.compare import compare
 from loadtests.commands.import_evidence import import_evidence_command
 from loadtests.commands.import_traffic import import_traffic
 from loadtests.commands.replay import replay
@@ -21,6 +22,7 @@ def main(context: click.Context) -> None:
     context.obj = os.environ.get
 
 
+main.add_command(compare)
 main.add_command(replay)
 main.add_command(rerun)
 main.add_command(import_traffic)

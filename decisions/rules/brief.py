@@ -4,18 +4,27 @@ from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 import yaml
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import AfterValidator, Field, ValidationError, model_validator
 from yaml.constructor import ConstructorError
 
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import Configuration, Speculative, foreign_difference
-from loadtests.traffic.levels import ClassName, Deadline, Level, deadline_of
+from loadtests.statistics.looks import Look, planned_looks
+from loadtests.traffic.levels import ClassName, Deadline, Frozen, Level, deadline_of
 
-Metric = Literal["attainment", "completion_quantile", "output_tokens_per_s"]
+Metric = Literal["attainment", "slo_goodput", "completion_quantile", "output_tokens_per_s", "capacity"]
 GuardrailMetric = Literal[
-    "failed_share", "late_share", "first_token_quantile", "completion_quantile", "kv_cache_tokens"
+    "failed_share",
+    "late_share",
+    "cancelled_share",
+    "first_token_quantile",
+    "completion_quantile",
+    "kv_cache_tokens",
+    "preemptions",
+    "behaviour",
 ]
-
+# Of the whole engine, not of a class of its requests, and told beside the baseline's alone.
+OF_THE_ENGINE = ("kv_cache_tokens", "preemptions")
 
 LONGEST_SOURCE = 200_000  # bytes
 MOST_PROBLEMS = 50
@@ -38,10 +47,6 @@ def not_reserved(name: str) -> str:
 CandidateName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60), AfterValidator(not_reserved)]
 
 
-class Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
-
-
 class Cell(Frozen):
     """Where something must be shown: a load level and a request class (or all of them)."""
 
@@ -56,9 +61,11 @@ class Cell(Frozen):
 class Outcome(Frozen):
     """What the release is for.
 
-    ``attainment`` is judged as candidate − baseline in shares of 1 (0.02 = 2 points);
+    ``attainment`` is judged as candidate − baseline in shares of 1 (0.02 = 2 points); ``slo_goodput``,
     ``completion_quantile`` and ``output_tokens_per_s`` as the ratio candidate ÷ baseline, and
     ``minimum_improvement`` and ``non_inferiority_margin`` as shares of the baseline (0.05 = 5 % better / worse).
+    ``capacity`` is the ratio of the rates that the brief's ladder shows, as a whole: ``improve_in`` names the peak. Its
+    ``non_inferiority_margin`` is one of attainment, in shares of 1, at every level.
     """
 
     metric: Metric
@@ -77,10 +84,11 @@ class Outcome(Frozen):
 class Guardrail(Frozen):
     """Something that must not get worse than its limit.
 
-    ``absolute``: the candidate's own share (failed_share, late_share) stays at or below ``limit``; a quantile of
-    seconds (first_token_quantile, completion_quantile) stays at or below ``limit`` seconds at ``quantile``.
+    ``absolute``: the candidate's own share (failed_share, late_share, cancelled_share) stays at or below ``limit``; a
+    quantile of seconds (first_token_quantile, completion_quantile) stays at or below ``limit`` seconds at ``quantile``.
     ``relative``: the ratio candidate ÷ baseline stays at or below 1 + ``limit`` (for kv_cache_tokens, at or above
-    1 − ``limit``); for shares the difference candidate − baseline stays at or below ``limit``.
+    1 − ``limit``); for shares, and for preemptions per request, the difference candidate − baseline stays at or below
+    ``limit``. ``behaviour`` is absolute and has the limit 0: no case of the preserved-behaviour suite may be broken.
     """
 
     id: str = Field(pattern=r"^[a-z][a-z0-9-]*$", max_length=60)
@@ -95,16 +103,18 @@ class Guardrail(Frozen):
         needs_quantile = self.metric.endswith("_quantile")
         if needs_quantile != (self.quantile is not None):
             raise ValueError(f"guardrail {self.id}: quantile belongs to the *_quantile metrics, and they need it")
-        if self.metric == "kv_cache_tokens" and self.kind == "absolute":
-            raise ValueError(f"guardrail {self.id}: kv_cache_tokens is relative to the baseline")
-        if self.metric == "kv_cache_tokens" and self.cell.class_ != "all":
-            raise ValueError(f"guardrail {self.id}: kv_cache_tokens is the whole engine's: leave its class out")
+        if self.metric in OF_THE_ENGINE and self.kind == "absolute":
+            raise ValueError(f"guardrail {self.id}: {self.metric} is relative to the baseline")
+        if self.metric in OF_THE_ENGINE and self.cell.class_ != "all":
+            raise ValueError(f"guardrail {self.id}: {self.metric} is the whole engine's: leave its class out")
+        if self.metric == "behaviour" and (self.kind, self.limit) != ("absolute", 0):
+            raise ValueError(f"guardrail {self.id}: behaviour is absolute, with the limit 0: no case may be broken")
         return self
 
     @model_validator(mode="after")
     def limit_is_a_share(self) -> "Guardrail":
         """Only an absolute limit on a quantile is in seconds: every other one is a share of 1."""
-        if self.kind == "absolute" and self.quantile is not None:
+        if self.metric == "behaviour" or (self.kind == "absolute" and self.quantile is not None):
             return self
         if self.limit >= 1:
             raise ValueError(f"guardrail {self.id}: limit {self.limit:g} is no share below 1: 0.05 is 5 %")
@@ -115,13 +125,31 @@ class Guardrail(Frozen):
         return self
 
 
-class Rule(Frozen):
-    """The decision rule: how much evidence, at which confidence, drawn from which seed."""
+class Ladder(Frozen):
+    """Levels at rising rates, to find the rate that an arm carries with attainment ≥ ``target``."""
 
+    levels: tuple[str, ...] = Field(min_length=2, max_length=12)
+    target: float = Field(gt=0, lt=1)
+    class_: ClassName = Field("all", alias="class")
+
+
+class Interim(Frozen):
+    """A look on the way: after so many pairs, at this much of the rule's alpha (1 − confidence)."""
+
+    pairs: int = Field(ge=4, le=200)
+    alpha: float = Field(gt=0, lt=0.5)
+
+
+class Rule(Frozen):
+    """The decision rule: how much evidence, at which confidence, drawn from which seed. ``looks`` counts those on the
+    way, in ``interim``, and the last one, after all ``pairs``, which has what is left of alpha."""
+
+    later = ("interim",)
     confidence: float = Field(0.95, gt=0.5, le=0.9999)
     pairs: int = Field(4, ge=4, le=200)
     noise_floor_pairs: int = Field(4, ge=4, le=200)
-    looks: Literal[1] = 1
+    looks: int = Field(1, ge=1, le=3)
+    interim: tuple[Interim, ...] = ()
     seed: int = Field(ge=0, le=LARGEST_WHOLE)
     max_client_lag_ms: float = Field(
         50, gt=0, le=60_000, description="limit on the 99th percentile of the client's own lag"
@@ -138,9 +166,21 @@ class Rule(Frozen):
                 raise ValueError(f"{name} must be even: the order of the arms is drawn per block of two pairs")
         return self
 
+    @model_validator(mode="after")
+    def looks_are_planned(self) -> "Rule":
+        if self.looks != len(self.interim) + 1:
+            raise ValueError(f"looks is {self.looks}, but interim plans {len(self.interim)} before the last one")
+        # Says itself what can't be planned so.
+        self.planned_looks  # noqa: B018
+        return self
+
     @property
     def alpha(self) -> float:
         return 1 - self.confidence
+
+    @property
+    def planned_looks(self) -> tuple[Look, ...]:
+        return planned_looks(self.pairs, self.alpha, [(one.pairs, one.alpha) for one in self.interim])
 
 
 class Candidate(Frozen):
@@ -158,6 +198,7 @@ class Traffic(Frozen):
 
 
 class Brief(Frozen):
+    later = ("capacity",)
     schema_: Literal["draftproof.brief/1"] = Field("draftproof.brief/1", alias="schema")
     title: str = Field(min_length=3, max_length=120)
     service: str
@@ -174,6 +215,7 @@ class Brief(Frozen):
         min_length=1, max_length=200, description="per class; 'default' for the others"
     )
     outcome: Outcome
+    capacity: Ladder | None = None
     guardrails: tuple[Guardrail, ...] = Field(max_length=50)
     rule: Rule
     budget_engine_minutes: float = Field(gt=0, le=1_000_000)
@@ -201,6 +243,32 @@ class Brief(Frozen):
         if len({rail.id for rail in self.guardrails}) != len(self.guardrails):
             raise ValueError("two guardrails have the same id")
         return self
+
+    @model_validator(mode="after")
+    def ladder_can_be_climbed(self) -> "Brief":
+        if self.outcome.metric == "capacity":
+            self.outcome_is_the_ladders()
+        if self.capacity is None:
+            return self
+        rates: dict[str, float] = {}
+        for name in self.capacity.levels:
+            level = next((one for one in self.levels if one.name == name), None)
+            if level is None:
+                raise ValueError(f"capacity: level {name!r} is not among the levels")
+            if level.arrival.mean_rate is None:
+                raise ValueError(f"capacity: level {name!r} replays recorded times and has no rate of its own")
+            if level.arrival.mean_rate in rates.values():
+                raise ValueError(f"capacity: level {name!r} has the rate of another one, or is named twice")
+            rates[name] = level.arrival.mean_rate
+        return self
+
+    def outcome_is_the_ladders(self) -> None:
+        if self.capacity is None:
+            raise ValueError("the outcome is capacity, which needs a ladder: name its levels and target in capacity")
+        cells = [(cell.level, cell.class_) for cell in self.outcome.improve_in]
+        if cells != [(self.peak, self.capacity.class_)]:
+            said = f"level {self.peak}, class {self.capacity.class_}"
+            raise ValueError(f"capacity improves on the ladder as a whole: improve_in names the peak alone ({said})")
 
     @property
     def content(self) -> bytes:

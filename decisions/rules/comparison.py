@@ -1,15 +1,16 @@
 """Candidate against baseline in one cell: one number per pair, bounds over the pairs, tests both ways."""
 
 import math
+import statistics
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from decisions.rules.brief import Brief, Cell
-from decisions.rules.evidence import TrialEvidence, in_class, with_status
+from decisions.rules.evidence import ByRow, TrialEvidence, by_row, in_class, matched, with_status
 from decisions.rules.measures import Measure, effect, latency, share_masks, value
-from loadtests.statistics.pairs import Bounds, matched_share_se, sign_flip_p_value, t_bounds
+from loadtests.statistics.pairs import Bounds, count_rate_se, matched_share_se, sign_flip_p_value, t_bounds
 from loadtests.statistics.quantiles import quantile_log_se
 
 # Below six pairs the smallest sign-flip p-value is above 5 %, or hardly below: it is reported and doesn't gate.
@@ -124,10 +125,14 @@ def unbounded(effects: Sequence[float]) -> tuple[float, float]:
 
 
 def smallest_se(brief: Brief, pairs: Sequence[Pair], measure: Measure, cell: Cell, effects: Sequence[float]) -> float:
-    """The sampling standard error of the mean effect within pairs: always a floor for shares, which come in steps
-    and easily agree; for ratios only where the pairs agree, since their spread already carries it."""
+    """The sampling standard error of the mean effect within pairs: always a floor for shares and counts, which come in
+    steps and easily agree; for other ratios only where the pairs agree, since their spread already carries it."""
+    if measure.metric == "preemptions":
+        return preemptions_floor(pairs)
     if measure.scale == "difference":
         return share_floor(brief, pairs, measure, cell)
+    if measure.metric == "slo_goodput":
+        return goodput_floor(brief, pairs, cell)
     if float(np.std(effects, ddof=1)) >= AGREEING:
         return 0.0
     if measure.quantile is None:
@@ -138,19 +143,37 @@ def smallest_se(brief: Brief, pairs: Sequence[Pair], measure: Measure, cell: Cel
 def share_floor(brief: Brief, pairs: Sequence[Pair], measure: Measure, cell: Cell) -> float:
     gained = lost = requests = 0
     for pair in pairs:
-        before, after = (counted_by_row(brief, one, measure, cell) for one in (pair.baseline, pair.other))
-        both = before.keys() & after.keys()
-        gained += sum(after[row] and not before[row] for row in both)
-        lost += sum(before[row] and not after[row] for row in both)
+        before, after = matched(*(counted_by_row(brief, one, measure, cell) for one in (pair.baseline, pair.other)))
+        gained += int((after & ~before).sum())
+        lost += int((before & ~after).sum())
         # Arms that got different requests are INVALID; their unmatched requests must not break the arithmetic.
-        requests += max(1, len(both))
+        requests += max(1, len(before))
     return matched_share_se(gained, lost, requests)
 
 
-def counted_by_row(brief: Brief, trial: TrialEvidence, measure: Measure, cell: Cell) -> dict[int, bool]:
+def goodput_floor(brief: Brief, pairs: Sequence[Pair], cell: Cell) -> float:
+    """A goodput is an attainment times a rate of arrival that both arms share, so its logarithm varies as the share
+    does, relative to it (the delta method, at the smaller of both arms' shares)."""
+    measure = Measure("attainment")
+    arms = zip(*arms_of(pairs), strict=True)
+    means = [statistics.fmean(value(measure, one, cell.class_, brief) or 0.0 for one in arm) for arm in arms]
+    return share_floor(brief, pairs, measure, cell) / min(means)
+
+
+def preemptions_floor(pairs: Sequence[Pair]) -> float:
+    first, second = (sum(one.preemptions or 0 for one in arm) for arm in zip(*arms_of(pairs), strict=True))
+    requests = sum(len(pair.baseline.with_warm_up("row")) for pair in pairs)
+    return count_rate_se(first, second, max(1, requests))
+
+
+def arms_of(pairs: Sequence[Pair]) -> list[tuple[TrialEvidence, TrialEvidence]]:
+    return [(pair.baseline, pair.other) for pair in pairs]
+
+
+def counted_by_row(brief: Brief, trial: TrialEvidence, measure: Measure, cell: Cell) -> ByRow:
     counted, judged = share_masks(measure, trial, brief)
     judged &= in_class(trial, cell.class_)
-    return dict(zip(trial.columns["row"][judged].tolist(), counted[judged].tolist(), strict=True))
+    return by_row(trial, counted, judged)
 
 
 def quantile_floor(pairs: Sequence[Pair], measure: Measure, cell: Cell) -> float:

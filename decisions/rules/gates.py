@@ -6,7 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from decisions.rules.behaviour import Behaviour
 from decisions.rules.brief import Brief, Cell, Guardrail
+from decisions.rules.capacity import capacity_of
 from decisions.rules.comparison import Comparison, Pair, compare
 from decisions.rules.evidence import ALL, classes_of
 from decisions.rules.measures import (
@@ -16,12 +18,22 @@ from decisions.rules.measures import (
     measure_of,
     over_limit,
     shown_change,
+    trial_measure,
     value,
 )
-from decisions.rules.wording import at, change, quantity, share
+from decisions.rules.wording import at, change, counted, quantity, share
+from loadtests.statistics.capacity import Capacity
 from loadtests.statistics.effects import pairs_to_bound
 from loadtests.statistics.multiplicity import holm
-from loadtests.statistics.shares import MOST_REQUESTS, ShareLimit, requests_needed, share_limit
+from loadtests.statistics.order import ARMS
+from loadtests.statistics.shares import (
+    MOST_REQUESTS,
+    Needed,
+    ShareLimit,
+    requests_needed,
+    share_limit,
+    still_needed,
+)
 
 Role = Literal["improve", "non-inferior", "reported", "guardrail"]
 PairsAt = Mapping[str, Sequence[Pair]]
@@ -50,9 +62,12 @@ class Row:
 
 
 def outcome_rows(brief: Brief, pairs: PairsAt) -> list[Row]:
-    measure = measure_of(brief.outcome)
-    rows = [gated(brief, pairs, measure, cell, "improve") for cell in brief.outcome.improve_in]
-    asked = {(cell.level, cell.class_) for cell in brief.outcome.improve_in}
+    measure = trial_measure(brief.outcome)
+    if brief.outcome.metric == "capacity":
+        rows, asked = [capacity_gate(brief, pairs)], set()
+    else:
+        rows = [gated(brief, pairs, measure, cell, "improve") for cell in brief.outcome.improve_in]
+        asked = {(cell.level, cell.class_) for cell in brief.outcome.improve_in}
     for level in brief.levels:
         for class_ in [ALL, *classes_at(pairs.get(level.name, ()))]:
             cell = Cell.model_validate({"level": level.name, "class": class_})
@@ -75,6 +90,54 @@ def gated(brief: Brief, pairs: PairsAt, measure: Measure, cell: Cell, role: Role
     else:
         threshold = margin_threshold(measure, brief.outcome.non_inferiority_margin)
     return judged(fields, comparison, threshold, brief.rule.alpha, role)
+
+
+def capacity_gate(brief: Brief, pairs: PairsAt) -> Row:
+    """What the candidate is shown to carry against what the baseline is shown not to, each at half of alpha."""
+    trials = [one for found in pairs.values() for pair in found for one in (pair.baseline, pair.other)]
+    arms = {arm: capacity_of(brief, trials, arm, alpha=brief.rule.alpha / 2) for arm in ARMS}
+    before, after = arms["baseline"], arms["candidate"]
+    low = ratio_less_one(after.shown, before.above) if before and after else None
+    high = ratio_less_one(after.above, before.shown) if before and after else None
+    required = brief.outcome.minimum_improvement
+    shown = "open"
+    if low is not None and low >= required:
+        shown = "shown"
+    elif high is not None and high < required:
+        shown = "broken"
+    fields = no_requirement() | cell_fields(brief, measure_of(brief.outcome), brief.outcome.improve_in[0])
+    fields |= {
+        "id": f"capacity:{brief.peak}:{fields['class']}",
+        "label": "Capacity" if fields["class"] == ALL else f"Capacity, {fields['class']}",
+        "scale": "ratio",
+        "baseline": before.shown if before else None,
+        "candidate": after.shown if after else None,
+        "values_are": "rates shown to hold",
+        "difference": ratio_less_one(after.shown, before.shown) if before and after else None,
+        "low": low,
+        "high": high,
+        "interval_of": "ratio",
+        "required": required,
+        "required_is": "at least",
+        "required_text": f"≥ {change(required, 'ratio')}",
+        "pairs": [],
+    }
+    settles = capacity_settles(before, after)
+    return Row(fields, "improve", shown, 0.0 if shown == "broken" else 1.0, "" if shown == "shown" else settles)
+
+
+def ratio_less_one(above: float | None, below: float | None) -> float | None:
+    return None if above is None or below is None else above / below - 1
+
+
+def capacity_settles(before: Capacity | None, after: Capacity | None) -> str:
+    if before is None or after is None:
+        return "Trials of both arms at the lowest rung of the ladder."
+    if before.above is None:
+        return "Higher rungs: the baseline wasn't shown to fail at any, so what it carries has no upper bound."
+    if after.shown is None:
+        return "Lower rungs: the candidate wasn't shown to hold any."
+    return "Rungs closer together between what either arm is shown to carry and shown not to, or more pairs."
 
 
 def no_requirement() -> dict[str, Any]:
@@ -113,16 +176,22 @@ def what_settles(comparison: Comparison, threshold: float, alpha: float) -> str:
     return f"About {pairs} pairs in all for {name}, if the estimate and its spread stay as they are."
 
 
+def cell_fields(brief: Brief, measure: Measure, cell: Cell) -> dict[str, Any]:
+    return {
+        "label": f"{measure.label}, {cell.label}",
+        "metric": measure.metric,
+        "quantile": measure.quantile,
+        "level": cell.level,
+        "class": cell.class_,
+        "unit": measure.unit,
+        "interval_confidence": 1 - 2 * brief.rule.alpha,
+    }
+
+
 def compared(comparison: Comparison, brief: Brief) -> dict[str, Any]:
     measure, values = comparison.measure, comparison.values
     ends = [shown_change(measure, one) for one in (comparison.low, comparison.high)]
-    return {
-        "label": f"{measure.label}, {comparison.cell.label}",
-        "metric": measure.metric,
-        "quantile": measure.quantile,
-        "level": comparison.cell.level,
-        "class": comparison.cell.class_,
-        "unit": measure.unit,
+    return cell_fields(brief, measure, comparison.cell) | {
         "scale": measure.scale,
         "baseline": over_pairs([one.baseline for one in values], measure),
         "candidate": over_pairs([one.candidate for one in values], measure),
@@ -131,7 +200,6 @@ def compared(comparison: Comparison, brief: Brief) -> dict[str, Any]:
         "low": min(ends),
         "high": max(ends),
         "interval_of": measure.scale,
-        "interval_confidence": 1 - 2 * brief.rule.alpha,
         "pairs": pair_values(comparison),
     }
 
@@ -160,15 +228,51 @@ def pair_values(comparison: Comparison) -> list[dict[str, Any]]:
     ]
 
 
-def guardrail_rows(brief: Brief, pairs: PairsAt) -> list[Row]:
-    return [guardrail_row(brief, rail, pairs.get(rail.cell.level, ())) for rail in brief.guardrails]
+def guardrail_rows(brief: Brief, pairs: PairsAt, behaviour: Behaviour | None, *, later: bool) -> list[Row]:
+    """``later``: by the rules from verdict/2 on. More requests over an absolute limit never help, and while it is open
+    its row says how many requests and boots are missing."""
+    return [
+        behaviour_row(brief, rail, behaviour)
+        if rail.metric == "behaviour"
+        else guardrail_row(brief, rail, pairs.get(rail.cell.level, ()), later=later)
+        for rail in brief.guardrails
+    ]
 
 
-def guardrail_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
+def behaviour_row(brief: Brief, rail: Guardrail, found: Behaviour | None) -> Row:
+    cell = rail.cell
+    fields = no_requirement() | cell_fields(brief, measure_of(rail), cell)
+    fields |= {
+        "id": rail.id,
+        "kind": rail.kind,
+        "label": "Preserved behaviour",
+        "scale": "absolute",
+        "baseline": None,
+        "candidate": found.broken if found else None,
+        "values_are": "cases",
+        "difference": None,
+        "low": None,
+        "high": None,
+        "interval_of": "cases",
+        "interval_confidence": None,
+        "required": 0,
+        "share_limit": 0,
+        "required_is": "at most",
+        "required_text": "no case broken",
+        "pairs": [],
+    }
+    if found is None:
+        return Row(fields, "guardrail", "open", 1.0, "The preserved-behaviour suite: it has no result yet.")
+    fields |= {"over": found.broken, "requests": found.cases, "evidence": found.evidence}
+    settles = "A suite in which drafts are both accepted and rejected: else it proves nothing."
+    return Row(fields, "guardrail", found.shown, 0.0 if found.broken else 1.0, settles if found.shown == "open" else "")
+
+
+def guardrail_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair], *, later: bool) -> Row:
     if rail.metric == "kv_cache_tokens":
         return kv_row(brief, rail, pairs)
     if rail.kind == "absolute":
-        return absolute_row(brief, rail, pairs)
+        return absolute_row(brief, rail, pairs, later=later)
     measure = measure_of(rail)
     comparison = compare(brief, pairs, measure, rail.cell, alpha=brief.rule.alpha)
     fields = compared(comparison, brief) | {"id": rail.id, "kind": rail.kind}
@@ -202,7 +306,7 @@ def kv_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
     return Row(fields, "guardrail", shown, 0.0 if shown == "broken" else 1.0, settles)
 
 
-def absolute_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
+def absolute_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair], *, later: bool) -> Row:
     measure = measure_of(rail)
     limit = rail.limit if rail.quantile is None else 1 - rail.quantile
     counts = [over_limit(measure, pair.other, rail.cell.class_, rail.limit, brief) for pair in pairs]
@@ -210,11 +314,16 @@ def absolute_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:
     fields = absolute_fields(brief, rail, measure, pairs) | {"required": rail.limit, "share_limit": limit}
     if not counts:
         return Row(fields, "guardrail", "open", 1.0, f"Requests to measure {measure.said} {at(rail.cell)} on.")
-    result = share_limit([over for over, _ in counts], [of for _, of in counts], limit=limit, alpha=brief.rule.alpha)
+    over, judged = [one for one, _ in counts], [of for _, of in counts]
+    result = share_limit(over, judged, limit=limit, alpha=brief.rule.alpha, with_fewer=later)
     fields |= share_fields(result)
     shown = state(result.p_holds, result.p_broken, brief.rule.alpha)
     # A broken row may still become open after Holm's correction: it needs its sentence too.
     settles = "" if shown == "shown" else absolute_settles(measure, rail, result, brief)
+    if later:
+        needed = still_needed(result, alpha=brief.rule.alpha)
+        fields |= {"requests_needed": needed.requests, "boots_needed": needed.boots}
+        settles = settles and missing_said(measure, rail, result, needed)
     return Row(fields, "guardrail", shown, result.p_broken, settles)
 
 
@@ -255,14 +364,14 @@ def share_fields(result: ShareLimit) -> dict[str, Any]:
     lows, highs = [result.low], [result.high]
     if result.boots:
         lows.append(max(0.0, result.boots.low))
-        highs.append(min(1.0, result.boots.high))
+        highs.append(min(1.0, result.boots_high or 0.0))
     return {
         "low": min(lows),
         "high": max(highs) if result.boots else None,
         "over": result.counted,
         "requests": result.requests,
         "high_over_requests": result.high,
-        "high_over_boots": result.boots.high if result.boots else None,
+        "high_over_boots": result.boots_high,
         "p_holds": result.p_holds,
     }
 
@@ -282,6 +391,27 @@ def absolute_settles(measure: Measure, rail: Guardrail, result: ShareLimit, brie
     if needed > result.requests:
         return f"At least {needed:,} requests for {name}, with no more over the limit: {shares}."
     return f"More boots for {name}: {shares}, but too unevenly over the boots to vouch for the next one."
+
+
+def missing_said(measure: Measure, rail: Guardrail, result: ShareLimit, needed: Needed) -> str:
+    name = f"{measure.said} {at(rail.cell)}"
+    shares = f"{result.counted:,} of {result.requests:,} requests are over the limit"
+    if result.counted >= result.limit * result.requests:
+        return f"Fewer requests over the limit for {name}: {shares}, and at most {share(result.limit)} may be."
+    if needed.requests is None:
+        tight = f"at most {100 * result.limit:g} % takes more than {MOST_REQUESTS:,} requests to show"
+        return f"A revision with a wider limit for {name}: {tight}."
+    if needed.boots is None:
+        return f"Boots that differ less, or a wider limit, for {name}: {shares}, far too unevenly over the boots."
+    parts = []
+    if needed.requests:
+        in_all = f"{needed.requests + result.requests:,} in all"
+        parts.append(f"at least {counted(needed.requests, 'more request')} ({in_all}) with no more over the limit")
+    if needed.boots:
+        boots = result.boots.count if result.boots else 1
+        parts.append(f"about {counted(needed.boots, 'more boot')} of each arm ({needed.boots + boots} in all)")
+    said = " and ".join(parts) or "more pairs"
+    return f"{said[:1].upper()}{said[1:]}, for {name}: {shares}."
 
 
 def broken_rows(rows: Sequence[Row], alpha: float) -> list[Row]:

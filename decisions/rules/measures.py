@@ -19,32 +19,46 @@ from decisions.rules.evidence import (
     with_status,
     within,
 )
+from loadtests.statistics.attainment import slo_goodput
 from loadtests.statistics.quantiles import quantile
 
 NANOSECONDS = 1_000_000_000
 
 NAMES = {
     "attainment": "Attainment",
+    "slo_goodput": "SLO goodput",
+    "capacity": "Capacity",
     "failed_share": "Failed",
     "late_share": "Not within deadline",
+    "cancelled_share": "Given up by their users",
     "first_token_quantile": "First token",
     "completion_quantile": "Completion",
     "output_tokens_per_s": "Output tokens per second",
     "kv_cache_tokens": "KV cache",
+    "preemptions": "Preemptions per request",
+    "behaviour": "Preserved behaviour",
 }
 SAID = {
     "attainment": "attainment",
+    "slo_goodput": "SLO goodput",
+    "capacity": "capacity",
     "failed_share": "the share of failed requests",
     "late_share": "the share of requests not within deadline",
+    "cancelled_share": "the share of requests given up by their users",
     "first_token_quantile": "first token",
     "completion_quantile": "completion",
     "output_tokens_per_s": "output tokens per second",
     "kv_cache_tokens": "the KV cache",
+    "preemptions": "preemptions per request",
+    "behaviour": "the output",
 }
 UNITS = {"first_token_quantile": "s", "completion_quantile": "s", "output_tokens_per_s": "tokens/s"} | {
-    "kv_cache_tokens": "tokens"
+    "kv_cache_tokens": "tokens",
+    "slo_goodput": "requests/s",
+    "capacity": "requests/s",
+    "behaviour": "cases",
 }
-HIGHER_IS_BETTER = frozenset({"attainment", "output_tokens_per_s", "kv_cache_tokens"})
+HIGHER_IS_BETTER = frozenset({"attainment", "slo_goodput", "capacity", "output_tokens_per_s", "kv_cache_tokens"})
 # Late is not failed: neither what was still open at the end (timed_out) nor what a user cancelled as planned. Whatever
 # else didn't complete counts as failed.
 FAILED = ("failed", "refused", "cancelled", "not_sent")
@@ -52,7 +66,8 @@ FAILED = ("failed", "refused", "cancelled", "not_sent")
 
 @dataclass(frozen=True)
 class Measure:
-    """A metric of the brief. Shares are compared as differences, everything else as ratios."""
+    """A metric of the brief. Shares are compared as differences, everything else as ratios. Preemptions per request are
+    told as a share, though a request may be preempted more than once."""
 
     metric: str
     quantile: float | None = None
@@ -87,6 +102,11 @@ def measure_of(part: Outcome | Guardrail) -> Measure:
     return Measure(part.metric, part.quantile)
 
 
+def trial_measure(outcome: Outcome) -> Measure:
+    """What a single trial tells of the outcome: of capacity, which takes a whole ladder, its attainment."""
+    return Measure("attainment") if outcome.metric == "capacity" else measure_of(outcome)
+
+
 def value(measure: Measure, trial: TrialEvidence, class_: str, brief: Brief) -> float | None:
     """The trial's number in a class; None where nothing was planned or recorded to measure it on.
 
@@ -95,6 +115,8 @@ def value(measure: Measure, trial: TrialEvidence, class_: str, brief: Brief) -> 
     """
     if measure.metric == "kv_cache_tokens":
         return None if trial.kv_cache_tokens is None else float(trial.kv_cache_tokens)
+    if measure.metric == "preemptions":
+        return preemptions_per_request(trial)
     chosen = in_class(trial, class_)
     if not chosen.any():
         return None
@@ -104,7 +126,17 @@ def value(measure: Measure, trial: TrialEvidence, class_: str, brief: Brief) -> 
         return quantile(latency(measure, trial)[chosen], measure.quantile)
     counted, judged = share_masks(measure, trial, brief)
     judged &= chosen
-    return float(counted[judged].mean()) if judged.any() else None
+    if not judged.any():
+        return None
+    if measure.metric == "slo_goodput":
+        return slo_goodput(counted[judged], trial.window_s)
+    return float(counted[judged].mean())
+
+
+def preemptions_per_request(trial: TrialEvidence) -> float | None:
+    """The engine counts those of the level's warm-up too."""
+    sent = len(trial.with_warm_up("row"))
+    return None if trial.preemptions is None or not sent else trial.preemptions / sent
 
 
 def latency(measure: Measure, trial: TrialEvidence) -> Floats:
@@ -117,8 +149,10 @@ def share_masks(measure: Measure, trial: TrialEvidence, brief: Brief) -> tuple[B
     """(which planned requests count, which are judged at all); attainment leaves out classes without a deadline."""
     if measure.metric == "failed_share":
         return with_status(trial, *FAILED) & ~gave_up(trial), np.ones(len(trial.columns["status"]), dtype=bool)
+    if measure.metric == "cancelled_share":
+        return gave_up(trial), np.ones(len(trial.columns["status"]), dtype=bool)
     met = within(trial, brief)
-    return met if measure.metric == "attainment" else ~met, has_deadline(trial, brief)
+    return ~met if measure.metric == "late_share" else met, has_deadline(trial, brief)
 
 
 def over_limit(measure: Measure, trial: TrialEvidence, class_: str, limit: float, brief: Brief) -> tuple[int, int]:

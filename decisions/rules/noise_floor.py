@@ -7,7 +7,7 @@ from typing import Any
 from decisions.rules.brief import Brief, Cell
 from decisions.rules.comparison import Comparison, Pair, compare, pairs_at
 from decisions.rules.evidence import TrialEvidence
-from decisions.rules.measures import Measure, improvement_threshold, measure_of
+from decisions.rules.measures import Measure, improvement_threshold, trial_measure
 from decisions.rules.wording import at, signed
 from loadtests.statistics.effects import (
     POWER,
@@ -28,7 +28,7 @@ def control_pairs(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, li
 
 
 def control_comparisons(brief: Brief, pairs: dict[str, list[Pair]], cells: Sequence[Cell]) -> list[Comparison]:
-    measure = measure_of(brief.outcome)
+    measure = trial_measure(brief.outcome)
     return [compare(brief, pairs[cell.level], measure, cell, alpha=brief.rule.alpha) for cell in cells]
 
 
@@ -58,14 +58,14 @@ def noise_floor(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, Any]
 
 def floor_row(brief: Brief, comparison: Comparison) -> dict[str, Any]:
     measure, cell, bounds = comparison.measure, comparison.cell, comparison.bounds
-    minimum = improvement_threshold(measure, brief.outcome.minimum_improvement)
+    minimum = improvement_threshold(measure, smallest_wanted(brief))
     row: dict[str, Any] = {
         "label": f"{measure.label}, {cell.label}",
         "level": cell.level,
         "class": cell.class_,
         "scale": measure.scale,
         "control_pairs": len(comparison.values),
-        "minimum_improvement": brief.outcome.minimum_improvement,
+        "minimum_improvement": smallest_wanted(brief),
         "values": [one.effect for one in comparison.values],
     }
     if bounds is None or bounds.count < FEWEST_PAIRS:
@@ -88,6 +88,13 @@ def floor_row(brief: Brief, comparison: Comparison) -> dict[str, Any]:
     }
 
 
+def smallest_wanted(brief: Brief) -> float:
+    """What a trial must be able to show: the minimum improvement; of capacity, whose trials show attainment, the margin
+    by which that may be worse."""
+    outcome = brief.outcome
+    return outcome.non_inferiority_margin if outcome.metric == "capacity" else outcome.minimum_improvement
+
+
 def improvement_of(measure: Measure, effect: float) -> float:
     """An effect as an improvement: in shares of 1, or as a share of the baseline."""
     return effect if measure.scale == "difference" else measure.better * math.expm1(measure.better * effect)
@@ -96,10 +103,10 @@ def improvement_of(measure: Measure, effect: float) -> float:
 def floor_sentence(brief: Brief, measure: Measure, cell: Cell, smallest: float, needed: int | None) -> str:
     unit = "points" if measure.scale == "difference" else "%"
     found = signed(100 * improvement_of(measure, smallest)).lstrip("+")
-    asked = signed(100 * brief.outcome.minimum_improvement).lstrip("+")
+    asked = signed(100 * smallest_wanted(brief)).lstrip("+")
     said = f"The smallest effect {brief.rule.pairs} pairs could show {at(cell)} is {found} {unit}"
     said += f"; the brief asks for {asked}"
-    if smallest < improvement_threshold(measure, brief.outcome.minimum_improvement):
+    if smallest < improvement_threshold(measure, smallest_wanted(brief)):
         return f"{said}."
     return (
         f"{said}, which takes {needed} pairs." if needed else f"{said}, which no affordable number of pairs can show."

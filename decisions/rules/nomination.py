@@ -9,7 +9,7 @@ from typing import Any
 
 from decisions.rules.brief import Brief, Candidate, Cell
 from decisions.rules.evidence import TrialEvidence
-from decisions.rules.measures import Measure, effect, measure_of, shown_change, value
+from decisions.rules.measures import Measure, effect, shown_change, trial_measure, value
 from decisions.rules.noise_floor import gating_cells, noise_floor
 from decisions.rules.plain import plain
 from decisions.rules.wording import change, counted
@@ -68,7 +68,7 @@ def nominate(brief: Brief, trials: Iterable[TrialEvidence]) -> Nomination:
 
 def score(brief: Brief, candidate: Candidate, tuning: Sequence[TrialEvidence]) -> Score | None:
     """None where the candidate has no figure in some improve cell."""
-    measure = measure_of(brief.outcome)
+    measure = trial_measure(brief.outcome)
     found = [mean_effect(brief, measure, cell, candidate, tuning) for cell in brief.outcome.improve_in]
     if any(one is None for one in found):
         return None
@@ -134,7 +134,7 @@ def tuning_rows(brief: Brief, tuning: Sequence[TrialEvidence]) -> tuple[dict[str
 
 
 def tuning_row(brief: Brief, candidate: Candidate, cell: Cell, tuning: Sequence[TrialEvidence]) -> dict[str, Any]:
-    measure = measure_of(brief.outcome)
+    measure = trial_measure(brief.outcome)
     theirs = in_cell(brief, measure, cell, [one for one in tuning if one.candidate == candidate.name])
     ours = in_cell(brief, measure, cell, [one for one in tuning if one.arm == "baseline"])
     found = mean_effect(brief, measure, cell, candidate, tuning)
@@ -166,7 +166,7 @@ def nobody(brief: Brief, ranked: Sequence[Score]) -> str:
 
 
 def estimate(brief: Brief, one: Score) -> str:
-    measure = measure_of(brief.outcome)
+    measure = trial_measure(brief.outcome)
     return f"{change(shown_change(measure, one.effect), measure.scale)} over {counted(one.boots, 'boot')}"
 
 

@@ -32,6 +32,10 @@ def outcome_clause(brief: Brief, row: Row) -> str:
     after, before = (quantity(fields[arm], fields["unit"]) for arm in ("candidate", "baseline"))
     if fields["metric"] == "attainment":
         said = f"lets {after} of requests finish within their deadline {where(row)}"
+    elif fields["metric"] == "slo_goodput":
+        said = f"serves {after} within their deadline {where(row)}"
+    elif fields["metric"] == "capacity":
+        return f"is shown to carry {after}, against {before} with speculation disabled: {outcome_said(brief, row)}"
     elif fields["metric"] == "completion_quantile":
         said = f"brings completion p{fields['quantile'] * 100:g} {where(row)} to {after}"
     else:
@@ -45,7 +49,9 @@ def subject(brief: Brief, nominee: str) -> str:
 
 def weakest(rows: Sequence[Row]) -> Row:
     """The improve cell nearest to its requirement, which is the one that decides."""
-    return max((row for row in rows if row.role == "improve"), key=lambda row: (row.fields["p_holds"], row.label))
+    return max(
+        (row for row in rows if row.role == "improve"), key=lambda row: (row.fields["p_holds"] or 0.0, row.label)
+    )
 
 
 def pass_sentence(brief: Brief, nominee: str, outcome: Sequence[Row]) -> str:
@@ -85,6 +91,8 @@ def broken_said(row: Row) -> str:
 
 
 def found_said(fields: Mapping[str, Any]) -> str:
+    if fields["metric"] == "behaviour":
+        return f"differs from the baseline's in {fields['over']:,} of {fields['requests']:,} cases"
     if fields["scale"] == "absolute":
         over = f", with {fields['over']:,} of {fields['requests']:,} requests over the limit"
         return f"is {quantity(fields['candidate'], fields['unit'])}" + ("" if fields["unit"] == "share" else over)

@@ -10,7 +10,17 @@ import numpy as np
 
 from decisions.rules.brief import Brief
 from decisions.rules.comparison import Pair, pairs_at
-from decisions.rules.evidence import MISSING, TrialEvidence, classes_of, in_class, with_status
+from decisions.rules.evidence import (
+    MISSING,
+    UNKNOWN_SERVER,
+    ByRow,
+    TrialEvidence,
+    by_row,
+    classes_of,
+    in_class,
+    matched,
+    with_status,
+)
 from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference
 from decisions.rules.wording import at, confidence, counted, share, signed
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
@@ -108,7 +118,11 @@ def issue_gaps(trial: TrialEvidence) -> list[tuple[int, str]]:
 
 
 def client_lag(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    """The client keeps its times; and what fails is the server's doing, never the client's own."""
     limit = brief.rule.max_client_lag_ms
+    if faulty := [trial for trial in trials if trial.client_faults]:
+        said = f"Requests failed by the client's own fault in {place(faulty[0])}: {faulty[0].client_faults[0]}."
+        return Check("client-lag", False, said, None, limit, "ms")
     lags = [(lag, trial) for trial in trials if (lag := lag_p99_ms(trial)) is not None]
     if not lags:
         said = "The client's own lag is not known: no request was sent."
@@ -138,7 +152,7 @@ def all_pairs(trials: Iterable[TrialEvidence], brief: Brief) -> list[Pair]:
 
 def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
     pairs = all_pairs(trials, brief)
-    different = [pair for pair in pairs if requests_of(pair.baseline) != requests_of(pair.other)]
+    different = [pair for pair in pairs if not got_the_same(pair)]
     if different:
         said = f"The arms got different requests: {place(different[0].baseline)} against {place(different[0].other)}."
         return Check("same-requests", False, said, len(different), 0, "pairs of trials")
@@ -146,8 +160,18 @@ def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
     return Check("same-requests", True, said, 0, 0, "pairs of trials")
 
 
+ASKED = ("row", "prompt_sha256", "planned_ns")
+
+
+def got_the_same(pair: Pair) -> bool:
+    """Whatever the order in which they were written; that of the plan, as a rule, in both."""
+    columns = [(pair.baseline.with_warm_up(one), pair.other.with_warm_up(one)) for one in ASKED]
+    same_order = all(len(left) == len(right) and bool((left == right).all()) for left, right in columns)
+    return same_order or requests_of(pair.baseline) == requests_of(pair.other)
+
+
 def requests_of(trial: TrialEvidence) -> list[tuple[int, str, int]]:
-    rows, prompts, planned_ns = (trial.with_warm_up(one) for one in ("row", "prompt_sha256", "planned_ns"))
+    rows, prompts, planned_ns = (trial.with_warm_up(one) for one in ASKED)
     found = zip(rows.tolist(), prompts, planned_ns.tolist(), strict=True)
     return sorted((row, str(prompt), planned) for row, prompt, planned in found)
 
@@ -172,6 +196,15 @@ def fresh_servers(trials: Sequence[TrialEvidence]) -> Check:
         f"Each of {counted(len(arms), 'arm')} of a pair had a server of its own, started after the other had stopped."
     )
     return Check("fresh-server", True, said, 0, 0, "faults")
+
+
+def identified(check: Check, trials: Sequence[TrialEvidence]) -> Check:
+    """Servers that nobody identified can't be shown to be fresh (from verdict/2 on)."""
+    unknown = {one.server for one in trials if one.server.startswith(UNKNOWN_SERVER)}
+    if check.id != "fresh-server" or not check.ok or not unknown:
+        return check
+    said = f"Whether each arm had a fresh server is not known: {counted(len(unknown), 'server')} told no identity."
+    return Check("fresh-server", None, said, None, 0, "faults", f"The missing figures: {said}")
 
 
 def arm_name(place_: Place) -> str:
@@ -367,15 +400,13 @@ def output_length(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
 
 def matched_tokens(pair: Pair) -> tuple[int, int]:
     """Output tokens of the requests that completed in both arms."""
-    before, after = tokens_by_row(pair.baseline), tokens_by_row(pair.other)
-    both = before.keys() & after.keys()
-    return sum(before[row] for row in both), sum(after[row] for row in both)
+    before, after = matched(tokens_by_row(pair.baseline), tokens_by_row(pair.other))
+    return int(before.sum()), int(after.sum())
 
 
-def tokens_by_row(trial: TrialEvidence) -> dict[int, int]:
-    columns = trial.columns
-    known = with_status(trial, "completed") & (columns["output_tokens"] != MISSING)
-    return dict(zip(columns["row"][known].tolist(), columns["output_tokens"][known].tolist(), strict=True))
+def tokens_by_row(trial: TrialEvidence) -> ByRow:
+    tokens = trial.columns["output_tokens"]
+    return by_row(trial, tokens, with_status(trial, "completed") & (tokens != MISSING))
 
 
 def prefix_cache(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:

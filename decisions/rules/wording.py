@@ -29,6 +29,8 @@ def quantity(number: float | None, unit: str) -> str:
         return share(number)
     if unit == "s":
         return f"{number:.2f} s"
+    if unit == "cases":
+        return counted(round(number), "case")
     return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}"
 
 

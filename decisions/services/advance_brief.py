@@ -13,6 +13,7 @@ from decisions.selectors.evidence import evidence_of
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.move_revision import subject
 from loadtests.configurations import Configuration
+from loadtests.evidence.store import EvidenceUnreachable
 from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.planning import Purpose
@@ -28,21 +29,25 @@ def advance_brief(*, revision: BriefRevision) -> None:
     """Takes a measuring brief one step further, or leaves it. Safe to call at any time and twice at once.
 
     A step that fails for whatever reason leaves nothing half-planned and halts the brief with that reason, so that
-    people see it; only a database that is away is left to the next call.
+    people see it; only a database or an evidence store that is away is left to the next call.
     """
     try:
         with act():
             held = BriefRevision.objects.get(pk=revision.pk)
             if is_going(held):
                 step(held)
-    except OperationalError:
-        raise
     except Exception as error:
+        if is_away(error):
+            raise
         logger.exception("brief %s revision %s could not be advanced", revision.brief_id, revision.number)
         with act():
             if is_going(BriefRevision.objects.get(pk=revision.pk)):
                 halt(revision, str(error) or type(error).__name__)
     revision.refresh_from_db()
+
+
+def is_away(error: Exception) -> bool:
+    return isinstance(error, OperationalError) or (isinstance(error, EvidenceUnreachable) and error.passing)
 
 
 def is_going(revision: BriefRevision) -> bool:
@@ -128,6 +133,7 @@ def start_stage(revision: BriefRevision, purpose: Purpose) -> None:
         deadlines={name: deadline.model_dump() for name, deadline in document.deadlines.items()},
         budget_engine_minutes=max(0.0, document.budget_engine_minutes - engine_minutes_used(revision)),
         max_reattempts=document.rule.max_reattempts,
+        max_client_lag_ms=document.rule.max_client_lag_ms,
         by=ACTOR,
     )
     BriefCampaign.objects.create(revision=revision, campaign=campaign)

@@ -1,8 +1,10 @@
+import json
+
 from decisions.models import BriefRevision, Verdict
-from decisions.rules.verdict import verdict
+from decisions.rules.verdict import VERDICT_CODE, verdict_content
 from decisions.selectors.evidence import evidence_of
 from decisions.services.move_revision import move_revision
-from loadtests.canonical import canonical, digest, digest_of
+from loadtests.canonical import digest, digest_of
 from loadtests.journal import act
 from loadtests.models import Boot
 from loadtests.models.campaign import counted_boots
@@ -10,10 +12,8 @@ from loadtests.models.campaign import counted_boots
 
 def compute_verdict(*, revision: BriefRevision) -> Verdict:
     """Applies the rules to the frozen brief and its evidence, and puts the verdict before the owner."""
-    document = verdict(revision.document, revision.nominee or None, evidence_of(revision))
-    manifests = evidence_digests(revision)
-    document |= {"brief": revision.digest, "evidence": manifests}
-    content = canonical(document)
+    content = content_by(revision=revision)
+    document, manifests = json.loads(content), evidence_digests(revision)
     with act():
         created = Verdict.objects.create(
             revision=revision,
@@ -30,6 +30,14 @@ def compute_verdict(*, revision: BriefRevision) -> Verdict:
             details={"verdict": created.result, "digest": created.digest, "evidence": created.evidence_digest},
         )
     return created
+
+
+def content_by(*, revision: BriefRevision, code: str = VERDICT_CODE) -> bytes:
+    """The bytes of the verdict by a version of the rules: those of an old verdict, by the version that it names."""
+    if revision.content is None:
+        raise ValueError(f"{revision} isn't frozen")
+    nominee, evidence = revision.nominee or None, evidence_digests(revision)
+    return verdict_content(bytes(revision.content), nominee, evidence_of(revision), evidence, code=code)
 
 
 def evidence_digests(revision: BriefRevision) -> list[str]:

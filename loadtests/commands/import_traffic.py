@@ -13,6 +13,7 @@ from loadtests.redacting import look_in_working_directory, redaction_of
 from loadtests.traffic.importers import (
     FORMAT_NAMES,
     LINE_LIMIT,
+    TARGETS,
     UNPACKED_LIMIT,
     ImportRefused,
     Rules,
@@ -47,11 +48,29 @@ class Refused(click.ClickException):
 @click.argument("file", type=FILE)
 @click.option("--format", "format_", default="auto", show_default=True, type=click.Choice(FORMAT_NAMES))
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the set.")
-@click.option("--map", "pairs", multiple=True, metavar="COLUMN=FIELD", help="What a column of another name is.")
+@click.option(
+    "--map",
+    "pairs",
+    multiple=True,
+    metavar="COLUMN=FIELD",
+    help=f"What a column of another name is; once per column. FIELD: {', '.join(TARGETS)}.",
+)
 @click.option("--no-header", is_flag=True, help="The columns have no names: map them by number, from 1.")
-@click.option("--on-bad-row", default="skip", show_default=True, type=click.Choice(["skip", "refuse"]))
+@click.option(
+    "--on-bad-row",
+    default="skip",
+    show_default=True,
+    type=click.Choice(["skip", "refuse"]),
+    help="Leave it out and report it, or stop at the first.",
+)
 @click.option("--class", "class_", help="Class of rows that have none.")
-@click.option("--max-tokens", default=1024, show_default=True, type=click.IntRange(1, 2**31 - 1))
+@click.option(
+    "--max-tokens",
+    default=1024,
+    show_default=True,
+    type=click.IntRange(1, 2**31 - 1),
+    help="Output limit of rows that have none.",
+)
 @click.option("--max-context", type=click.IntRange(1), help="Leave out and report rows that need more tokens.")
 @click.option("--donor", type=FILE, help="Real text for a trace of lengths.")
 @click.option("--seed", default=0, show_default=True, type=click.IntRange(0, MAX_SEED), help="Draws the donors.")

@@ -24,7 +24,7 @@ from loadtests.generator import APIS, Endpoint, Progress, Reached, TrialRun, Unr
 from loadtests.generator.several import GeneratorLost, run_several
 from loadtests.generator.way import tls_of
 from loadtests.traffic.arrivals import arrival_times_ns
-from loadtests.traffic.importers import FORMAT_NAMES, ImportRefused, Wanted, import_file
+from loadtests.traffic.importers import FORMAT_NAMES, TO_MAP, ImportRefused, Wanted, import_file
 from loadtests.traffic.levels import NEEDS, Arrival, Deadline, Level, Patience
 from loadtests.traffic.plan import plan_level
 from loadtests.traffic.planned import PlannedRequest, plan_content
@@ -38,6 +38,7 @@ INTERRUPTED = 130
 MAX_SEED = 2**53 - 1
 MAX_FIRST_LINE = 64 << 20
 BOM = b"\xef\xbb\xbf"
+IMPORT_FIRST = "import it with draftproof import, where --map says which of them is what, and replay its rows.jsonl"
 
 
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -109,7 +110,7 @@ def imported_rows(traffic: Path, format_: str) -> Traffic:
         try:
             document = import_file(Wanted(traffic, format=format_), out)
         except ImportRefused as error:
-            raise Unusable(str(error)) from None
+            raise Unusable(TO_MAP.sub(f"; {IMPORT_FIRST}", str(error))) from None
         if document["label"] == "lengths without text":
             raise Unusable(
                 f"{traffic.name} holds lengths and no text: import it with --donor, and replay its rows.jsonl"

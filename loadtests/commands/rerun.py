@@ -13,7 +13,16 @@ import uvloop
 from pydantic import ValidationError
 
 from loadtests.canonical import digest
-from loadtests.commands.replay import Unusable, api_key_of, check_out, exit_status, reached, show, told_to_stop
+from loadtests.commands.replay import (
+    Unusable,
+    api_key_of,
+    check_out,
+    exit_status,
+    holds_rows,
+    reached,
+    show,
+    told_to_stop,
+)
 from loadtests.evidence.manifest import (
     Digests,
     Manifest,
@@ -92,6 +101,11 @@ def rows_of_part(path: Path) -> list[Row]:
         raise Unusable(
             f"{path.name} is the outline that was kept when the part's text was deleted: "
             "lengths and hashes are left, and no request can be sent from them"
+        )
+    if not holds_rows(path):
+        raise Unusable(
+            f"{path.name} holds no rows in our own form: where the trial replayed another file, import that with "
+            "draftproof import, and give its rows.jsonl"
         )
     try:
         return list(read_rows(path))

@@ -37,3 +37,13 @@ def attainment(within: Bools) -> float:
     if not within.size:
         raise ValueError("nothing was planned")
     return float(within.mean())
+
+
+def slo_goodput(within: Bools, window_s: float) -> float:
+    """Requests within deadline per second of the window. ``within`` has shape (n,), n ≥ 0; ``window_s`` is above 0.
+
+    Raises ValueError for a window that isn't positive. Source: design §3, "SLO goodput".
+    """
+    if not window_s > 0:
+        raise ValueError(f"a window lasts longer than {window_s} s")
+    return float(within.sum()) / window_s

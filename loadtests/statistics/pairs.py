@@ -118,6 +118,18 @@ def share_se(counted: int, requests: int) -> float:
     return math.sqrt(share * (1 - share) / requests)
 
 
+def count_rate_se(first: int, second: int, requests: int) -> float:
+    """Sampling standard error of a difference of rates per request between two arms that count events independently.
+
+    ``first`` and ``second`` events (≥ 0) in either arm's ``requests`` (≥ 1, over all pairs). One is added to both, so
+    that no event at all still leaves a width. In events per request. Raises ValueError for impossible counts.
+    Source: the variance of a Poisson count is its mean; the added counts are as in ``matched_share_se``.
+    """
+    if first < 0 or second < 0 or requests < 1:
+        raise ValueError(f"{first} and {second} events in {requests} requests can't be")
+    return math.sqrt(first + second + 2) / requests
+
+
 def sign_flip_p_value(differences: Values, *, limit: float = 0.0) -> float:
     """One-sided sign-flip permutation p-value against "the differences lie symmetrically about at most ``limit``".
 

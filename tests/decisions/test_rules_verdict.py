@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
 
@@ -11,204 +11,39 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from decisions.rules.brief import Brief, parse_brief
+from decisions.rules.brief import Brief
 from decisions.rules.evidence import MISSING, TrialEvidence, columns_of, within
 from decisions.rules.nomination import nominate
 from decisions.rules.states import approval_refusal
 from decisions.rules.verdict import VERDICT_CODE, verdict
 from loadtests.canonical import canonical
 from loadtests.evidence.records import RequestRecord, read_records, records_content
-from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
-
-S = 1_000_000_000
-RATES = {"quiet": 0.6, "peak": 1.0}
-REQUESTS = 240
-FASTER = 0.7
-SEED = 11
-
-GUARDRAILS = [
-    {"id": "failed", "metric": "failed_share", "kind": "absolute", "cell": {"level": "peak"}, "limit": 0.01},
-    {
-        "id": "first-token",
-        "metric": "first_token_quantile",
-        "kind": "relative",
-        "cell": {"level": "peak"},
-        "limit": 0.2,
-        "quantile": 0.5,
-    },
-    {
-        "id": "completion-p90",
-        "metric": "completion_quantile",
-        "kind": "absolute",
-        "cell": {"level": "quiet"},
-        "limit": 6,
-        "quantile": 0.9,
-    },
-    {"id": "kv", "metric": "kv_cache_tokens", "kind": "relative", "cell": {"level": "peak"}, "limit": 0.1},
-]
-
-
-def a_brief(**changes: Any) -> Brief:
-    document: dict[str, Any] = {
-        "schema": "draftproof.brief/1",
-        "title": "Speculation for chat",
-        "service": "support-assistant",
-        "route": "chat",
-        "question": "May chat run with speculation at its real load?",
-        "population": "Requests of the chat route in one week",
-        "decision_owner": "owner",
-        "baseline": {
-            "runtime": {"engine": "vllm", "version": "0.32.0"},
-            "target": {"name": "target", "weights_sha256": "a" * 64, "tokenizer_sha256": "b" * 64},
-            "hardware": {"pool": "cpu", "accelerator": "cpu"},
-        },
-        "candidates": [
-            {"name": f"ngram-{k}", "speculative": {"method": "ngram", "num_speculative_tokens": k}} for k in (2, 4, 8)
-        ],
-        "traffic": {"name": "demo", "set": "1" * 64, "tuning": "2" * 64, "held_out": "3" * 64},
-        "levels": [{"name": name, "arrival": {"process": "poisson", "rate": 2.0}, "duration_s": 120} for name in RATES],
-        "peak": "peak",
-        "deadlines": {"default": {"first_token_s": 2, "completion_s": 6}},
-        "outcome": {
-            "metric": "attainment",
-            "improve_in": [{"level": "peak"}],
-            "minimum_improvement": 0.02,
-            "non_inferiority_margin": 0.02,
-        },
-        "guardrails": GUARDRAILS,
-        "rule": {"seed": SEED},
-        "budget_engine_minutes": 60,
-        "fallback_plan": "Requests queue at peak; admission is reduced.",
-    }
-    return parse_brief(document | changes)
-
-
-BRIEF = a_brief()
-NOMINEE = "ngram-4"
-
-
-def requests(
-    pair: int, level: str, fingerprint: str, speed: float, tokens: float = 1.0
-) -> dict[str, np.ndarray[Any, Any]]:
-    """What an arm ``speed`` times as slow as the baseline makes of the pair's requests: the same in both arms."""
-    draw = np.random.default_rng([pair, sorted(RATES).index(level)])
-    planned = np.sort(draw.integers(0, 120 * S, REQUESTS))
-    alone = 2.5 * RATES[level] * np.exp(0.65 * draw.normal(size=REQUESTS))
-    output = np.round(draw.integers(20, 120, REQUESTS) * tokens).astype(np.int64)
-    classes = np.array(["chat", "rewrite"], dtype=object)[draw.integers(0, 2, REQUESTS)]
-    last = planned + np.round(alone * speed * S).astype(np.int64)
-    return {
-        "row": np.arange(REQUESTS) + 1000 * pair,
-        "class": classes,
-        "prompt_sha256": np.array([f"{pair}-{level}-{row}" for row in range(REQUESTS)], dtype=object),
-        "planned_ns": planned,
-        "sent_ns": planned + S // 1000,
-        "first_token_ns": planned + np.round(0.2 * alone * S).astype(np.int64),
-        "last_token_ns": last,
-        "ended_ns": last,
-        "status": np.full(REQUESTS, "completed", dtype=object),
-        "finish_reason": np.full(REQUESTS, "stop", dtype=object),
-        "server_decode_ms": np.full(REQUESTS, 10.0),
-        "output_tokens": output,
-        "fingerprint": np.full(REQUESTS, fingerprint, dtype=object),
-    }
-
-
-def a_trial(
-    brief: Brief, purpose: Any, pair: int, arm: str, level: str, speed: float, start: int, **more: Any
-) -> TrialEvidence:
-    candidate = more.pop("candidate", NOMINEE if arm == "candidate" else None)
-    configuration = brief.configuration(candidate or "baseline").digest
-    columns = requests(pair, level, configuration, speed, more.pop("tokens", 1.0))
-    name = f"{purpose}-{pair}-{arm}-{candidate or ''}"
-    fields: dict[str, Any] = {
-        "trial": f"{name}-{level}",
-        "boot": name,
-        "server": f"server of {name}",
-        "purpose": purpose,
-        "pair": pair,
-        "arm": arm,
-        "candidate": candidate,
-        "level": level,
-        "evidence_class": "measured",
-        "configuration": configuration,
-        "planned": REQUESTS,
-        "window_s": 120.0,
-        "columns": columns,
-        "engine_tokens": int(columns["output_tokens"].sum()),
-        "prefix_queries": 10_000,
-        "prefix_hits": 2_000,
-        "kv_cache_tokens": 90_000 if arm == "candidate" else 93_184,
-        "boot_started_ns": start,
-        "boot_stopped_ns": start + 300 * S,
-        "neighbour_cpu_share": 0.01,
-        "warm_up_planned": 2,
-        "warm_up_completed": 2,
-        "died": False,
-    }
-    return TrialEvidence(**(fields | more))
-
-
-def pairs_of(
-    brief: Brief, purpose: Any, arms: tuple[str, str], speed: float, pairs: int, **more: Any
-) -> list[TrialEvidence]:
-    trials = []
-    noise = np.random.default_rng(sum(map(ord, purpose)))
-    for pair, order in enumerate(arm_orders(pairs, brief.rule.seed, arms=arms)):
-        for place, arm in enumerate(order):
-            start = 1_760_000_000 * S + (2 * pair + place) * 400 * S + (0 if purpose == "held-out" else -(10**5) * S)
-            boot = float(np.exp(0.01 * noise.normal()))
-            for level in RATES:
-                factor = boot * (speed if arm == "candidate" else 1.0)
-                changes = more if arm == "candidate" else {}
-                trials.append(a_trial(brief, purpose, pair, arm, level, factor, start, **changes))
-    return trials
-
-
-def evidence(brief: Brief = BRIEF, speed: float = FASTER, pairs: int = 4, **more: Any) -> list[TrialEvidence]:
-    """Noise floor and held-out pairs with a candidate ``speed`` times as slow as the baseline."""
-    floor = pairs_of(brief, "noise-floor", A_A_ARMS, 1.0, brief.rule.noise_floor_pairs)
-    return floor + pairs_of(brief, "held-out", ARMS, speed, pairs, **more)
-
-
-def in_arm(trial: TrialEvidence, arm: str, purpose: str = "held-out") -> bool:
-    return (trial.purpose, trial.arm) == (purpose, arm)
-
-
-def changed(
-    trials: Sequence[TrialEvidence], which: Callable[[TrialEvidence], bool], **fields: Any
-) -> list[TrialEvidence]:
-    return [replace(one, **fields) if which(one) else one for one in trials]
-
-
-def with_columns(trial: TrialEvidence, **columns: Any) -> TrialEvidence:
-    return replace(trial, columns={**trial.columns, **columns})
-
-
-def failing(trial: TrialEvidence, which: Any, status: str = "failed") -> TrialEvidence:
-    """The same trial in which some requests ended as ``status``; what the engine made for them it still counted."""
-    found = {name: np.array(trial.columns[name], copy=True) for name in trial.columns}
-    found["status"][which] = status
-    for name in ("first_token_ns", "last_token_ns", "output_tokens"):
-        found[name][which] = MISSING
-    return replace(trial, columns=found)
-
-
-def check(document: dict[str, Any], name: str) -> dict[str, Any]:
-    found: dict[str, Any] = next(one for one in document["validity"] if one["id"] == name)
-    return found
-
-
-def row(document: dict[str, Any], name: str) -> dict[str, Any]:
-    rows = [*document["outcome"], *document["guardrails"]]
-    found: dict[str, Any] = next(one for one in rows if one["id"] == name)
-    return found
+from loadtests.statistics.order import arm_orders
+from tests.support.judged import (
+    BRIEF,
+    FASTER,
+    GUARDRAILS,
+    NOMINEE,
+    RATES,
+    REQUESTS,
+    SEED,
+    S,
+    a_brief,
+    a_trial,
+    changed,
+    check,
+    evidence,
+    failing,
+    in_arm,
+    row,
+    with_columns,
+)
 
 
 def test_pass() -> None:
     document = verdict(BRIEF, NOMINEE, evidence())
     assert document["verdict"] == "PASS", document["sentence"]
-    assert document["code"] == VERDICT_CODE == "draftproof.verdict/1"
+    assert document["code"] == VERDICT_CODE == "draftproof.verdict/2"
     assert document["settles"] == document["broken"] == []
     assert [one["ok"] for one in document["validity"]] == [True] * 13
     assert {one["shown"] for one in [*document["outcome"], *document["guardrails"]] if one["role"] != "reported"} == {
@@ -391,9 +226,11 @@ def test_too_few_requests_for_a_percentile_are_inconclusive_with_the_number_need
     document = verdict(brief, NOMINEE, evidence(brief))
     assert document["verdict"] == "INCONCLUSIVE"
     assert document["settles"] == [
-        "At least 2,995 requests for completion p99.9 at quiet, with no more over the limit: "
-        "0 of 960 requests are over the limit."
+        "At least 2,035 more requests (2,995 in all) with no more over the limit and about 10 more boots of each arm "
+        "(14 in all), for completion p99.9 at quiet: 0 of 960 requests are over the limit."
     ]
+    found = row(document, "completion-p90")
+    assert (found["requests_needed"], found["boots_needed"]) == (2_035, 10)
 
 
 def test_a_noise_floor_above_the_minimum_improvement_is_inconclusive() -> None:
@@ -460,6 +297,10 @@ FAULTS: dict[str, tuple[str, Callable[[TrialEvidence], TrialEvidence]]] = {
     "a request was never sent": ("issued", never_sent),
     "a record is missing": ("issued", lambda one: replace(one, planned=REQUESTS + 1)),
     "the client lagged": ("client-lag", lagging),
+    "the client ran out of files": (
+        "client-lag",
+        lambda one: replace(one, client_faults=("3 requests: the client's machine ran out of something: OSError",)),
+    ),
     "the arms got different prompts": ("same-requests", other_prompts),
     "a server was used twice": ("fresh-server", lambda one: replace(one, server="server of held-out-0-baseline-")),
     "two boots in one arm": ("fresh-server", lambda one: replace(one, boot="another", server="another")),
@@ -734,6 +575,7 @@ OUTCOMES = [
     where_it_must_improve({"level": "peak"}, {"level": "quiet", "class": "chat"}, metric="attainment", share=None),
     where_it_must_improve({"level": "peak", "class": "rewrite"}, metric="completion_quantile", share=0.99),
     where_it_must_improve({"level": "quiet"}, metric="output_tokens_per_s", share=None),
+    where_it_must_improve({"level": "peak"}, {"level": "quiet", "class": "chat"}, metric="slo_goodput", share=None),
 ]
 ENDS = ["failed", "timed_out", "refused", "cancelled"]
 

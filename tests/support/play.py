@@ -10,7 +10,6 @@ from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
 
-from django.conf import settings
 from django.utils import timezone
 
 from decisions.models import Account, BriefRevision, Route
@@ -22,7 +21,7 @@ from loadtests.canonical import digest_of
 from loadtests.configurations import Checkpoint
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.records import RequestRecord, records_content
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.stores import evidence_store
 from loadtests.evidence.summary import summarise
 from loadtests.models import Boot, Trial
 from loadtests.services.claim_boot import claim_boot
@@ -73,7 +72,7 @@ def started_brief(route: Route, engineer: Account, *, path: Path = SUPPORT_ASSIS
     """The demo's brief on the traffic of this file, frozen and started."""
     from config.demo import brief_document
 
-    traffic = import_traffic(path=path, name="demo", by=engineer.username, seed=7)
+    traffic = import_traffic(path=path, name="demo", by=engineer.username, service=route.service.slug, seed=7)
     source = json.dumps(brief_document(TARGET, traffic))
     revision = create_brief(route=route, source=source, by=engineer)
     freeze_brief(revision=revision, by=engineer)
@@ -155,7 +154,7 @@ def record(one: PlannedRequest, boot: Boot, level: str, factor: float, draw: ran
 
 
 def store(boot: Boot, trial: Trial, level: Level, planned: list[PlannedRequest], records: list[RequestRecord]) -> None:
-    evidence = EvidenceStore(settings.EVIDENCE_DIR)
+    evidence = evidence_store()
     plan = evidence.put(plan_content(planned, level))
     stored = evidence.put(records_content(records))
     tokens = float(sum(one.output_tokens or 0 for one in records))

@@ -1,0 +1,226 @@
+"""From directories of trials to the evidence that the rules take."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+from pathlib import Path
+
+import pyarrow.compute as pc
+from pydantic import ValidationError
+
+from decisions.rules.brief import Brief
+from decisions.rules.evidence import (
+    COLUMNS,
+    UNKNOWN_SERVER,
+    Purpose,
+    TrialEvidence,
+    columns_of,
+    window_and_warm_up,
+)
+from loadtests.evidence.directories import MANIFEST, KeptTrial, UnusableEvidence, boots_in, kept_trial
+from loadtests.evidence.manifest import Manifest
+from loadtests.generator.exchange import client_faults
+from loadtests.statistics.order import arm_orders
+from loadtests.traffic.arrivals import exact
+from loadtests.traffic.levels import Level
+from loadtests.traffic.rows import NANOSECONDS
+
+GENERATION_TOKENS = "vllm:generation_tokens_total"
+PREFIX_QUERIES = "vllm:prefix_cache_queries_total"
+PREFIX_HITS = "vllm:prefix_cache_hits_total"
+PREEMPTIONS = "vllm:num_preemptions_total"
+# What a level must have in common with the brief's; the brief has the say on deadlines.
+SAME_LOAD = {"arrival", "duration_s", "drain_s", "warm_up_s", "max_concurrency", "patience"}
+# Between two boots in virtual time, which has no date: longer than any of them.
+APART_NS = 10**15
+
+
+@dataclass(frozen=True)
+class Place:
+    """Where a boot belongs in a brief."""
+
+    purpose: Purpose
+    pair: int
+    arm: str
+    candidate: str | None = None
+
+    @property
+    def name(self) -> str:
+        """The same wherever the directories lie."""
+        return f"{self.purpose}-{self.pair + 1}-{self.arm}"
+
+
+@dataclass(frozen=True, eq=False)
+class Boot:
+    place: Place
+    trials: list[KeptTrial]
+
+    @property
+    def virtual(self) -> bool:
+        """Simulated in virtual time: nobody waited for it, and its times have no date."""
+        return all(one.manifest.evidence_class == "simulated" and one.manifest.base_url is None for one in self.trials)
+
+
+def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str) -> list[Boot]:
+    """The boots of an arm, in the order of the directories given: the first is of the first pair."""
+    found = [trials for one in directories for trials in boots_in(one)]
+    return [
+        Boot(Place(purpose, pair, arm), [kept_trial(one, COLUMNS) for one in trials])
+        for pair, trials in enumerate(found)
+    ]
+
+
+def check_pairs(baseline: Sequence[Boot], other: Sequence[Boot], names: tuple[str, str]) -> None:
+    if len(baseline) != len(other):
+        raise UnusableEvidence(
+            f"{names[0]} has {len(baseline)} boots and {names[1]} {len(other)}: every pair takes one of each"
+        )
+
+
+def check_once(boots: Sequence[Boot]) -> None:
+    seen: dict[str, Path] = {}
+    for trial in (one for boot in boots for one in boot.trials):
+        if trial.manifest_sha256 in seen:
+            raise UnusableEvidence(f"{trial.path} is the same trial as {seen[trial.manifest_sha256]}: name it once")
+        seen[trial.manifest_sha256] = trial.path
+
+
+def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
+    """That the trials were run for this brief, as far as they tell."""
+    for boot in boots:
+        part = brief.traffic.held_out if boot.place.purpose == "held-out" else brief.traffic.tuning
+        kind = "held-out" if boot.place.purpose == "held-out" else "tuning"
+        for trial in boot.trials:
+            told = trial.manifest.digests
+            if trial.manifest.stopped:
+                raise UnusableEvidence(f"{trial.path} was stopped before its end: run it again")
+            if told.brief not in (None, brief.digest):
+                raise UnusableEvidence(f"{trial.path} was run for another brief: {told.brief}, not {brief.digest}")
+            if told.part not in (None, part):
+                raise UnusableEvidence(
+                    f"{trial.path} was run on traffic {told.part}; the brief's {kind} part is {part}"
+                )
+            level_of(brief, trial)
+
+
+def level_of(brief: Brief, trial: KeptTrial) -> Level:
+    """The brief's level of that name, or the one with the same load: ``draftproof replay`` names none."""
+    try:
+        ran = Level.model_validate(trial.manifest.level)
+    except ValidationError as error:
+        one = error.errors()[0]
+        field = ".".join(str(part) for part in ("level", *one["loc"]))
+        raise UnusableEvidence(f"{trial.path / MANIFEST}: {field}: {one['msg']}") from None
+    load = ran.model_dump(include=SAME_LOAD)
+    same = [one for one in brief.levels if one.model_dump(include=SAME_LOAD) == load]
+    named = [one for one in same if one.name == ran.name]
+    if named or len(same) == 1:
+        return (named or same)[0]
+    if any(one.name == ran.name for one in brief.levels):
+        raise UnusableEvidence(
+            f"{trial.path} ran level {ran.name} under another load than the brief's level of that name"
+        )
+    levels = ", ".join(one.name for one in brief.levels)
+    raise UnusableEvidence(f"{trial.path} ran level {ran.name}, whose load is none of the brief's: {levels}")
+
+
+def evidence_in(brief: Brief, boots: Sequence[Boot]) -> list[TrialEvidence]:
+    """Raises UnusableEvidence where a boot has two trials at one level."""
+    starts = virtual_starts(brief, boots) if all(one.virtual for one in boots) else {}
+    return [trial for boot in boots for trial in boot_evidence(brief, boot, starts.get(boot.place))]
+
+
+def virtual_starts(brief: Brief, boots: Sequence[Boot]) -> dict[Place, int]:
+    """When boots in virtual time count as started: one after another, in the order that the brief drew."""
+    starts: dict[Place, int] = {}
+    for number, purpose in enumerate(("noise-floor", "held-out")):
+        here = [one.place for one in boots if one.place.purpose == purpose]
+        arms = sorted({one.arm for one in here} | {"baseline"}, key=lambda arm: arm != "baseline")
+        pairs = max((one.pair + 1 for one in here), default=0)
+        orders = arm_orders(pairs + pairs % 2, brief.rule.seed, arms=(arms[0], arms[-1]))
+        for place in here:
+            turn = 2 * place.pair + orders[place.pair].index(place.arm)
+            starts[place] = APART_NS * (10_000 * number + turn)
+    return starts
+
+
+def boot_evidence(brief: Brief, boot: Boot, start_ns: int | None) -> Iterator[TrialEvidence]:
+    levels: set[str] = set()
+    began = [started_ns(one) for one in boot.trials]
+    ended = [at + last_ns(one) for at, one in zip(began, boot.trials, strict=True)]
+    times = (min(began), max(ended)) if start_ns is None else (start_ns, start_ns + APART_NS // 2)
+    for trial in boot.trials:
+        level = level_of(brief, trial)
+        if level.name in levels:
+            raise UnusableEvidence(f"{trial.path}: a boot has one trial at level {level.name}, and this is the second")
+        levels.add(level.name)
+        yield trial_evidence(brief, boot, trial, level, times)
+
+
+def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, times: tuple[int, int]) -> TrialEvidence:
+    manifest, place = trial.manifest, boot.place
+    columns, warm_up_columns = window_and_warm_up(columns_of(trial.records))
+    start_ns = round(exact(level.warm_up_s) * NANOSECONDS)
+    difference = manifest.counters.difference if manifest.counters else {}
+    expected = brief.configuration(place.candidate or "baseline").digest
+    return TrialEvidence(
+        trial=f"{place.name}/{level.name}",
+        boot=place.name,
+        server=server_of(boot),
+        purpose=place.purpose,
+        pair=place.pair,
+        arm=place.arm,
+        candidate=place.candidate,
+        level=level.name,
+        evidence_class=manifest.evidence_class,
+        # Where nobody recorded it, the fingerprints that the responses echo have to tell.
+        configuration=manifest.digests.configuration or expected,
+        planned=trial.planned,
+        window_s=level.duration_s,
+        columns=columns,
+        engine_tokens=whole(difference.get(GENERATION_TOKENS)),
+        prefix_queries=whole(difference.get(PREFIX_QUERIES)),
+        prefix_hits=whole(difference.get(PREFIX_HITS)),
+        kv_cache_tokens=kv_cache_tokens(manifest),
+        boot_started_ns=times[0],
+        boot_stopped_ns=times[1],
+        neighbour_cpu_share=manifest.neighbour_cpu_share,
+        warm_up_planned=manifest.warm_up.planned if manifest.warm_up else 0,
+        warm_up_completed=manifest.warm_up.completed if manifest.warm_up else 0,
+        died=False,
+        window_start_ns=start_ns,
+        warm_up_columns=warm_up_columns,
+        preemptions=whole(difference.get(PREEMPTIONS)),
+        client_faults=tuple(client_faults(manifest.findings)),
+    )
+
+
+def server_of(boot: Boot) -> str:
+    told = {str(one.manifest.engine["server_id"]) for one in boot.trials if one.manifest.engine.get("server_id")}
+    # Two identities in one boot are for the check on fresh servers to find.
+    return " and ".join(sorted(told)) if told else f"{UNKNOWN_SERVER}{boot.place.name}"
+
+
+def kv_cache_tokens(manifest: Manifest) -> int | None:
+    told = manifest.engine.get("kv_cache_tokens")
+    return int(told) if isinstance(told, int | float) else None
+
+
+def whole(value: float | None) -> int | None:
+    return None if value is None else round(value)
+
+
+def started_ns(trial: KeptTrial) -> int:
+    """Of RFC 3339 in UTC; nine digits of a second are more than a datetime holds."""
+    said = trial.manifest.started_at
+    whole_seconds, _, rest = said.removesuffix("Z").partition(".")
+    try:
+        seconds = round(datetime.fromisoformat(f"{whole_seconds}+00:00").timestamp())
+        return seconds * NANOSECONDS + int(rest.ljust(9, "0")[:9])
+    except ValueError:
+        raise UnusableEvidence(f"{trial.path / MANIFEST}: started_at: {said!r} is no time in UTC") from None
+
+
+def last_ns(trial: KeptTrial) -> int:
+    """When the trial's last request ended, from the trial's start."""
+    return int(pc.max(trial.records.column("ended_ns")).as_py() or 0)

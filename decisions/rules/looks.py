@@ -1,0 +1,27 @@
+"""At which planned look a verdict stands: the brief as that look judges it, and the pairs that belong to it."""
+
+from collections.abc import Sequence
+
+from decisions.rules.brief import Brief
+from decisions.rules.evidence import TrialEvidence
+from decisions.rules.validity import complete_pairs
+from loadtests.statistics.looks import Look, look_after
+
+
+def look_at(brief: Brief, trials: Sequence[TrialEvidence]) -> Look:
+    """The look that the complete held-out pairs have reached, or are on the way to."""
+    return look_after(brief.rule.planned_looks, complete_pairs(brief, trials))
+
+
+def judged_by(brief: Brief, look: Look) -> Brief:
+    """The brief with the look's pairs, and a confidence that spends the look's alpha."""
+    if brief.rule.looks == 1:
+        return brief
+    update = {"pairs": look.pairs, "confidence": 1 - look.alpha, "looks": 1, "interim": ()}
+    return brief.model_copy(update={"rule": brief.rule.model_copy(update=update)})
+
+
+def belonging(brief: Brief, trials: Sequence[TrialEvidence], look: Look) -> list[TrialEvidence]:
+    """Without held-out pairs that were begun for a later look; those that no look planned stay, to be found out."""
+    later = range(look.pairs, brief.rule.pairs)
+    return [one for one in trials if one.purpose != "held-out" or one.pair not in later]

@@ -1,0 +1,112 @@
+"""Trials as ``draftproof replay`` and ``draftproof simulate`` leave them in directories, read back and verified."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pyarrow as pa
+from pydantic import ValidationError
+
+from loadtests.canonical import digest
+from loadtests.evidence.manifest import NANOSECONDS, Manifest, read_manifest
+from loadtests.evidence.records import BadRecords, read_records
+from loadtests.traffic.arrivals import exact
+
+MANIFEST, PLAN, RECORDS = "manifest.json", "plan.json", "records.parquet"
+# A plan's requests, where one begins, and its planned time, which follows the digest of its row.
+REQUESTS, REQUEST, PLANNED = b'"requests":[', b'["', re.compile(rb'"[0-9a-f]{64}",(\d+)')
+LAYOUT = f"a trial's directory holds {MANIFEST}, {PLAN} and {RECORDS}, a boot's the directories of its trials"
+
+
+class UnusableEvidence(ValueError):
+    """A directory that can't be judged; the text says which, why, and what to do."""
+
+
+@dataclass(frozen=True, eq=False)
+class KeptTrial:
+    """``planned``: requests of the plan's window, without the level's warm-up."""
+
+    path: Path
+    manifest: Manifest
+    manifest_sha256: str
+    planned: int
+    records: pa.Table
+
+
+def boots_in(path: Path) -> list[list[Path]]:
+    """The trials' directories of each boot in a directory: of a trial, of a boot, or of boots.
+
+    Boots come in the order of their names, numbers by their value. Raises UnusableEvidence where there is no manifest.
+    """
+    if not path.is_dir():
+        raise UnusableEvidence(f"{path} is no directory: {LAYOUT}")
+    if (path / MANIFEST).is_file():
+        return [[path]]
+    trials = [one for one in children(path) if (one / MANIFEST).is_file()]
+    if trials:
+        return [trials]
+    boots = [[trial for trial in children(one) if (trial / MANIFEST).is_file()] for one in children(path)]
+    found = [one for one in boots if one]
+    if not found:
+        raise UnusableEvidence(f"{path} has no {MANIFEST}, and neither has anything in it: {LAYOUT}")
+    return found
+
+
+def children(path: Path) -> list[Path]:
+    return sorted((one for one in path.iterdir() if one.is_dir()), key=natural)
+
+
+def natural(path: Path) -> list[tuple[int, str]]:
+    """boot-2 comes before boot-10."""
+    pieces: Iterator[str] = iter(re.split(r"(\d+)", path.name))
+    return [(int(one), "") if one.isdigit() else (-1, one) for one in pieces]
+
+
+def kept_trial(path: Path, columns: Sequence[str] | None = None) -> KeptTrial:
+    """A trial, once each of its files is the one that its manifest names; of its records all columns, or these alone.
+    Raises UnusableEvidence."""
+    content = read(path / MANIFEST)
+    try:
+        manifest = read_manifest(content)
+    except ValidationError as error:
+        one = error.errors()[0]
+        field = ".".join(str(part) for part in one["loc"]) or "(whole file)"
+        raise UnusableEvidence(f"{path / MANIFEST} is no manifest of a trial: {field}: {one['msg']}") from None
+    plan = named_by(manifest.digests.plan, path / PLAN)
+    records = named_by(manifest.digests.records, path / RECORDS)
+    try:
+        table = read_records(records, columns)
+    except BadRecords as error:
+        raise UnusableEvidence(f"{path / RECORDS}: {error}") from None
+    return KeptTrial(path, manifest, digest(content), planned_in(plan, manifest, path / PLAN), table)
+
+
+def read(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except FileNotFoundError:
+        raise UnusableEvidence(f"{path} is missing: {LAYOUT}") from None
+    except OSError as error:
+        raise UnusableEvidence(f"{path} can't be read: {error.strerror}") from None
+
+
+def named_by(wanted: str, path: Path) -> bytes:
+    content = read(path)
+    if (found := digest(content)) != wanted:
+        raise UnusableEvidence(
+            f"{path} is not the file that {MANIFEST} beside it names: its SHA-256 is {found}, there it is {wanted}"
+        )
+    return content
+
+
+def planned_in(plan: bytes, manifest: Manifest, path: Path) -> int:
+    """Counted in the canonical bytes: a list for each of a million requests would take most of the time."""
+    if not plan.startswith(b'{"') or REQUESTS not in plan:
+        raise UnusableEvidence(f"{path} is no plan of a trial")
+    warm_up_s = manifest.level.get("warm_up_s")
+    if not isinstance(warm_up_s, int | float) or not warm_up_s:
+        return plan.count(REQUEST)
+    start_ns = math.ceil(exact(warm_up_s) * NANOSECONDS)
+    return sum(int(one) >= start_ns for one in PLANNED.findall(plan))

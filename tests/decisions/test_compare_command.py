@@ -1,0 +1,460 @@
+"""``draftproof compare``: verdicts on directories, and every planted fault found in them."""
+
+import json
+import shutil
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from click.testing import CliRunner, Result
+
+from config.cli import main
+from decisions.commands.compare import EXIT
+from decisions.rules.brief import parse_brief
+from loadtests.canonical import canonical, digest
+from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of
+from loadtests.simulator import preset
+from loadtests.statistics.order import A_A_ARMS, arm_orders
+from loadtests.traffic.rows import Row, part_digest, read_rows
+
+QUIET = {"name": "quiet", "arrival": {"process": "poisson", "rate": 1.0}, "duration_s": 60, "drain_s": 60.0}
+BUSY = {"name": "busy", "arrival": {"process": "poisson", "rate": 2.0}, "duration_s": 60, "drain_s": 60.0}
+BUSY |= {"warm_up_s": 3.0}
+EAGLE = {"method": "eagle3", "num_speculative_tokens": 4}
+ARMS = ("baseline", "candidate", "control-of", "control")
+
+
+@pytest.fixture(scope="module")
+def evidence(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A brief and four simulated pairs of each kind, held-out and noise floor."""
+    root = tmp_path_factory.mktemp("compare")
+    for part, rows in (("tuning", range(800)), ("held-out", range(800, 1_700))):
+        (root / f"{part}.jsonl").write_bytes(b"".join(a_row(number).content + b"\n" for number in rows))
+    model = preset("gpu-8b").model_copy(update={"prefix_caching": True})
+    (root / "model.json").write_bytes(model.content)
+    simulated(root, "baseline", "held-out")
+    simulated(root, "candidate", "held-out", "--speculative", json.dumps(EAGLE))
+    simulated(root, "control-of", "tuning", seed=4)
+    simulated(root, "control", "tuning", "--control", seed=4)
+    (root / "brief.json").write_bytes(parse_brief(a_brief(root)).content)
+    return root
+
+
+def a_row(number: int) -> Row:
+    return Row.model_validate(
+        {
+            "id": f"r-{number}",
+            "conversation": f"c-{number}",
+            "arrival_s": float(number),
+            "class": "chat",
+            "messages": [{"role": "user", "content": f"What is said of matter {number}, and by whom?"}],
+            "max_tokens": 128,
+        }
+    )
+
+
+def simulated(root: Path, out: str, part: str, *more: str, seed: int = 3) -> None:
+    levels = [word for level in (QUIET, BUSY) for word in ("--level", json.dumps(level))]
+    words = ["simulate", "--traffic", str(root / f"{part}.jsonl"), "--model", str(root / "model.json"), "--boots", "4"]
+    result = CliRunner().invoke(main, [*words, "--seed", str(seed), *levels, "--out", str(root / out), *more])
+    assert result.exit_code == 0, result.output
+
+
+def a_brief(root: Path) -> dict[str, Any]:
+    baseline = json.loads((root / "baseline" / "configuration.json").read_bytes())
+    parts = {kind: part_digest(list(read_rows(root / f"{kind}.jsonl"))) for kind in ("tuning", "held-out")}
+    return {
+        "schema": "draftproof.brief/1",
+        "title": "Speculation for chat",
+        "service": "support-assistant",
+        "route": "chat",
+        "question": "May chat run with speculation at its real load?",
+        "population": "Requests of the chat route in one week",
+        "decision_owner": "owner",
+        "baseline": baseline,
+        "candidates": [
+            {"name": "eagle-k4", "speculative": EAGLE},
+            {"name": "eagle-k8", "speculative": EAGLE | {"num_speculative_tokens": 8}},
+        ],
+        "traffic": {"name": "demo", "set": "1" * 64, "tuning": parts["tuning"], "held_out": parts["held-out"]},
+        "levels": [QUIET, BUSY],
+        "peak": "busy",
+        "deadlines": {"default": {"first_token_s": 2, "completion_s": 6}},
+        "outcome": {
+            "metric": "completion_quantile",
+            "quantile": 0.5,
+            "improve_in": [{"level": "busy"}],
+            "minimum_improvement": 0.3,
+            "non_inferiority_margin": 0.1,
+        },
+        "guardrails": [
+            {"id": "failed", "metric": "failed_share", "kind": "absolute", "cell": {"level": "busy"}, "limit": 0.05},
+            {"id": "preempted", "metric": "preemptions", "kind": "relative", "cell": {"level": "busy"}, "limit": 0.2},
+        ],
+        "rule": {"seed": 5},
+        "budget_engine_minutes": 60,
+        "fallback_plan": "Requests queue at peak; admission is reduced.",
+    }
+
+
+def compare(root: Path, *more: str, arms: tuple[str, ...] = ARMS) -> Result:
+    words = [word for arm in arms for word in (f"--{arm}", str(root / arm))]
+    return CliRunner().invoke(main, ["compare", "--brief", str(root / "brief.json"), *words, *more])
+
+
+def judged(root: Path, *more: str, arms: tuple[str, ...] = ARMS) -> dict[str, Any]:
+    """The verdict, whose exit status says the same."""
+    result = compare(root, *more, arms=arms)
+    assert result.exit_code != 2, result.stderr
+    document: dict[str, Any] = json.loads(result.stdout)
+    assert result.exit_code == EXIT[document["verdict"]]
+    assert result.stdout_bytes == canonical(document) + b"\n"
+    return document
+
+
+def refused(root: Path, *more: str, arms: tuple[str, ...] = ARMS) -> str:
+    """What is said where nothing can be judged: nothing on standard output, exit status 2."""
+    result = compare(root, *more, arms=arms)
+    assert (result.exit_code, result.stdout) == (2, ""), result.output[:500]
+    return result.stderr.replace(str(root), "ROOT").removeprefix("Error: ").rstrip("\n")
+
+
+def failed_checks(document: dict[str, Any]) -> list[str]:
+    return [one["id"] for one in document["validity"] if one["ok"] is False]
+
+
+def test_the_verdict_of_directories(evidence: Path) -> None:
+    document = judged(evidence)
+    assert document["verdict"] == "PASS", (document["sentence"], document["settles"])
+    assert (document["nominee"], document["evidence_class"]) == ("eagle-k4", "simulated")
+    assert document["code"] == "draftproof.verdict/2"
+    assert document["brief"] == digest((evidence / "brief.json").read_bytes())
+    manifests = sorted(digest(one.read_bytes()) for one in evidence.rglob("manifest.json"))
+    assert document["evidence"] == manifests
+    assert len(manifests) == 32
+    assert [one["ok"] for one in document["validity"]] == [True] * 13
+    assert str(evidence) not in json.dumps(document)
+
+
+def test_the_first_rules_can_be_asked_for(evidence: Path) -> None:
+    said = refused(evidence, "--rules", "draftproof.verdict/1")
+    assert said == "draftproof.verdict/1 knows no preemptions"
+
+
+def test_boots_one_by_one_and_the_same_bytes(evidence: Path) -> None:
+    """As a shell writes them for boot-*: one option, several directories; and one option for each."""
+    whole = compare(evidence).stdout_bytes
+    words = ["compare", "--brief", str(evidence / "brief.json")]
+    for arm in ARMS[:2]:
+        words += [f"--{arm}", *(str(evidence / arm / f"boot-00{one}") for one in range(1, 5))]
+    for arm in ARMS[2:]:
+        words += [word for one in range(1, 5) for word in (f"--{arm}", str(evidence / arm / f"boot-00{one}"))]
+    assert CliRunner().invoke(main, words).stdout_bytes == whole
+
+
+def test_a_brief_in_yaml_has_the_same_digest(evidence: Path, tmp_path: Path) -> None:
+    written = tmp_path / "brief.yaml"
+    written.write_text(yaml.safe_dump(json.loads((evidence / "brief.json").read_bytes())))
+    document = judged(evidence, "--brief", str(written))
+    assert document["brief"] == judged(evidence)["brief"]
+
+
+def test_without_a_noise_floor_it_is_inconclusive(evidence: Path) -> None:
+    document = judged(evidence, arms=ARMS[:2])
+    assert document["verdict"] == "INCONCLUSIVE"
+    assert document["settles"][0].startswith("More A/A pairs")
+
+
+Manifest = dict[str, Any]
+Records = list[RequestRecord]
+Fault = Callable[[Manifest, Records], Records]
+
+
+def planted(evidence: Path, root: Path, where: str, fault: Fault) -> Path:
+    """A copy in which the trials that match ``where`` are changed, and named by manifests that fit: only what was
+    measured can tell."""
+    if root != evidence:
+        shutil.copytree(evidence, root)
+    found = list(root.glob(where))
+    assert found
+    for place in found:
+        manifest = json.loads((place / "manifest.json").read_bytes())
+        content = records_content(fault(manifest, records_of(read_records(place / "records.parquet"))))
+        manifest["digests"]["records"] = digest(content)
+        for name, written in (("records.parquet", content), ("manifest.json", canonical(manifest))):
+            (place / name).unlink()
+            (place / name).write_bytes(written)
+    return root
+
+
+def lagging(manifest: Manifest, records: Records) -> Records:
+    return [replace(one, sent_ns=one.planned_ns + 200_000_000) for one in records]
+
+
+def one_missing(manifest: Manifest, records: Records) -> Records:
+    manifest["planned"] -= 1
+    return records[:-1]
+
+
+def failed_and_dropped(manifest: Manifest, records: Records) -> Records:
+    """Slow requests left out of records, statuses and count alike."""
+    slow = sorted(records, key=lambda one: (one.last_token_ns or 0) - one.planned_ns)[-5:]
+    manifest["planned"] -= 5
+    manifest["statuses"]["completed"] -= 5
+    return [one for one in records if one not in slow]
+
+
+def foreign_fingerprint(manifest: Manifest, records: Records) -> Records:
+    return [replace(records[0], fingerprint="f" * 64), *records[1:]]
+
+
+def reused_server(manifest: Manifest, records: Records) -> Records:
+    manifest["engine"]["server_id"] = "the only one"
+    return records
+
+
+def longer_output(manifest: Manifest, records: Records) -> Records:
+    longer = [replace(one, output_tokens=round(1.3 * (one.output_tokens or 0))) for one in records]
+    manifest["counters"]["difference"]["vllm:generation_tokens_total"] = sum(one.output_tokens or 0 for one in longer)
+    return longer
+
+
+def cached(manifest: Manifest, records: Records) -> Records:
+    counted = manifest["counters"]["difference"]
+    counted["vllm:prefix_cache_hits_total"] = 0.5 * counted["vllm:prefix_cache_queries_total"]
+    return records
+
+
+def neighbour(manifest: Manifest, records: Records) -> Records:
+    manifest["neighbour_cpu_share"] = 0.4
+    return records
+
+
+def fewer_counted(manifest: Manifest, records: Records) -> Records:
+    manifest["counters"]["difference"]["vllm:generation_tokens_total"] -= 7
+    return records
+
+
+def other_prompt(manifest: Manifest, records: Records) -> Records:
+    return [replace(records[0], prompt_sha256="e" * 64), *records[1:]]
+
+
+FAULTS: dict[str, tuple[str, Fault, str]] = {
+    "lag": ("candidate/boot-002/busy", lagging, "client-lag"),
+    "a missing request": ("candidate/boot-002/busy", one_missing, "issued"),
+    "slow requests dropped": ("candidate/boot-*/*", failed_and_dropped, "issued"),
+    "a foreign fingerprint": ("candidate/boot-003/quiet", foreign_fingerprint, "fingerprint"),
+    "a reused server": ("*/boot-001/*", reused_server, "fresh-server"),
+    "longer output": ("candidate/boot-*/*", longer_output, "output-length"),
+    "a cache advantage": ("candidate/boot-*/*", cached, "prefix-cache"),
+    "a neighbour": ("baseline/boot-004/quiet", neighbour, "neighbours"),
+    "another prompt": ("baseline/boot-001/quiet", other_prompt, "same-requests"),
+    "uncounted tokens": ("candidate/boot-001/busy", fewer_counted, "engine-tokens"),
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_planted_in_a_directory_is_invalid(name: str, evidence: Path, tmp_path: Path) -> None:
+    where, fault, check = FAULTS[name]
+    document = judged(planted(evidence, tmp_path / "copy", where, fault))
+    assert document["verdict"] == "INVALID"
+    assert check in failed_checks(document)
+    assert document["sentence"].startswith("These measurements can't be judged: ")
+
+
+def copied(evidence: Path, tmp_path: Path) -> Path:
+    return Path(shutil.copytree(evidence, tmp_path / "copy"))
+
+
+def test_directories_that_cannot_be_judged_say_why(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    place = root / "candidate" / "boot-002" / "busy"
+    files = {name: (place / name).read_bytes() for name in ("manifest.json", "records.parquet", "plan.json")}
+
+    def without(name: str, instead: bytes | None = None) -> str:
+        (place / name).unlink()
+        if instead is not None:
+            (place / name).write_bytes(instead)
+        said = refused(root)
+        (place / name).unlink(missing_ok=True)
+        (place / name).write_bytes(files[name])
+        return said
+
+    layout = "a trial's directory holds manifest.json, plan.json and records.parquet, a boot's the directories of its"
+    at = "ROOT/candidate/boot-002/busy"
+    assert without("records.parquet") == f"{at}/records.parquet is missing: {layout} trials"
+    assert without("plan.json") == f"{at}/plan.json is missing: {layout} trials"
+    other = (evidence / "candidate" / "boot-001" / "busy" / "records.parquet").read_bytes()
+    named = json.loads(files["manifest.json"])["digests"]["records"]
+    assert without("records.parquet", other) == (
+        f"{at}/records.parquet is not the file that manifest.json beside it names: its SHA-256 is {digest(other)}, "
+        f"there it is {named}"
+    )
+    assert without("manifest.json", b"{}").startswith(f"{at}/manifest.json is no manifest of a trial: evidence_class: ")
+    assert judged(root)["verdict"] == "PASS"
+
+
+def test_a_directory_without_trials_is_named(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    for one in (root / "candidate").rglob("manifest.json"):
+        one.unlink()
+    assert refused(root).startswith("ROOT/candidate has no manifest.json, and neither has anything in it: ")
+
+
+def test_unequal_pairs(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    shutil.rmtree(root / "candidate" / "boot-004")
+    assert refused(root) == "--baseline has 4 boots and --candidate 3: every pair takes one of each"
+
+
+def test_one_trial_twice(evidence: Path) -> None:
+    said = refused(evidence, "--control-of", str(evidence / "baseline"), "--control", str(evidence / "control"))
+    assert "is the same trial as" in said
+
+
+def test_another_brief(evidence: Path, tmp_path: Path) -> None:
+    def for_another(manifest: Manifest, records: Records) -> Records:
+        manifest["digests"]["brief"] = "b" * 64
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", for_another)
+    mine = digest((root / "brief.json").read_bytes())
+    assert refused(root) == f"ROOT/candidate/boot-001/quiet was run for another brief: {'b' * 64}, not {mine}"
+
+
+def stopped(manifest: Manifest, records: Records) -> Records:
+    manifest["stopped"] = True
+    return records
+
+
+def undated(manifest: Manifest, records: Records) -> Records:
+    manifest |= {"started_at": "yesterday", "base_url": "http://127.0.0.1:8000"}
+    return records
+
+
+def no_level(manifest: Manifest, records: Records) -> Records:
+    manifest["level"]["duration_s"] = -1
+    return records
+
+
+AT = "ROOT/candidate/boot-001/quiet"
+
+
+@pytest.mark.parametrize(
+    ("fault", "said"),
+    [
+        (stopped, f"{AT} was stopped before its end: run it again"),
+        (undated, f"{AT}/manifest.json: started_at: 'yesterday' is no time in UTC"),
+        (no_level, f"{AT}/manifest.json: level.duration_s: Input should be greater than 0"),
+    ],
+)
+def test_a_manifest_that_cannot_be_used(fault: Fault, said: str, evidence: Path, tmp_path: Path) -> None:
+    assert refused(planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", fault)) == said
+
+
+def test_a_plan_that_is_none(evidence: Path, tmp_path: Path) -> None:
+    def no_plan(manifest: Manifest, records: Records) -> Records:
+        manifest["digests"]["plan"] = digest(b"{}")
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", no_plan)
+    plan = root / "candidate" / "boot-001" / "quiet" / "plan.json"
+    plan.unlink()
+    plan.write_bytes(b"{}")
+    assert refused(root) == f"{AT}/plan.json is no plan of a trial"
+
+
+def changed_brief(evidence: Path, tmp_path: Path, **changes: Any) -> str:
+    path = tmp_path / "changed.json"
+    path.write_text(json.dumps(json.loads((evidence / "brief.json").read_bytes()) | changes))
+    return str(path)
+
+
+def test_other_traffic_and_other_loads(evidence: Path, tmp_path: Path) -> None:
+    traffic = json.loads((evidence / "brief.json").read_bytes())["traffic"]
+    other = changed_brief(evidence, tmp_path, traffic=traffic | {"held_out": "9" * 64})
+    assert refused(evidence, "--brief", other) == (
+        f"ROOT/baseline/boot-001/busy was run on traffic {traffic['held_out']}; the brief's held-out part is {'9' * 64}"
+    )
+    heavier = changed_brief(evidence, tmp_path, levels=[QUIET, BUSY | {"duration_s": 90}])
+    assert refused(evidence, "--brief", heavier) == (
+        "ROOT/control-of/boot-001/busy ran level busy under another load than the brief's level of that name"
+    )
+
+
+def test_a_level_is_known_by_its_load_where_it_has_another_name(evidence: Path, tmp_path: Path) -> None:
+    """``draftproof replay`` calls a level by its arrival process."""
+
+    def unnamed(manifest: Manifest, records: Records) -> Records:
+        manifest["level"]["name"] = "poisson"
+        return records
+
+    assert judged(planted(evidence, tmp_path / "copy", "*/boot-*/*", unnamed))["verdict"] == "PASS"
+
+
+def test_no_brief_and_no_such_nominee(evidence: Path, tmp_path: Path) -> None:
+    broken = tmp_path / "brief.yaml"
+    broken.write_text("title: [")
+    said = refused(evidence, "--brief", str(broken)).replace(str(tmp_path), "TMP")
+    assert said.startswith("TMP/brief.yaml is no brief: not YAML in line 1: ")
+    assert refused(evidence, "--nominee", "eagle-k9") == (
+        "--nominee eagle-k9 is no candidate of the brief; there are: eagle-k4, eagle-k8"
+    )
+    # The trials ran the other one: which was meant is said, and the check on fingerprints says what ran.
+    assert "fingerprint" in failed_checks(judged(evidence, "--nominee", "eagle-k8"))
+
+
+def test_a_server_without_identity_cannot_be_shown_to_be_fresh(evidence: Path, tmp_path: Path) -> None:
+    def unidentified(manifest: Manifest, records: Records) -> Records:
+        del manifest["engine"]["server_id"]
+        return records
+
+    document = judged(planted(evidence, tmp_path / "copy", "candidate/boot-002/*", unidentified))
+    assert document["verdict"] == "INCONCLUSIVE"
+    assert document["settles"] == [
+        "The missing figures: Whether each arm had a fresh server is not known: 1 server told no identity."
+    ]
+
+
+def test_measured_boots_are_judged_by_their_own_times(evidence: Path, tmp_path: Path) -> None:
+    """All of them begin with the epoch here, so they overlap."""
+
+    def dated(manifest: Manifest, records: Records) -> Records:
+        manifest["base_url"] = "http://127.0.0.1:8000"
+        return records
+
+    document = judged(planted(evidence, tmp_path / "copy", "*/boot-*/*", dated))
+    assert "fresh-server" in failed_checks(document)
+
+
+def test_what_a_replay_does_not_tell_stays_open(evidence: Path, tmp_path: Path) -> None:
+    """It knows its client and what came back, and of the engine nothing."""
+    orders = {"baseline": arm_orders(4, 5), "control-of": arm_orders(4, 5, arms=A_A_ARMS)}
+    of = {"baseline": ("baseline", "baseline"), "candidate": ("baseline", "candidate")}
+    of |= {"control-of": ("control-of", "baseline"), "control": ("control-of", "control")}
+    root = Path(shutil.copytree(evidence, tmp_path / "copy"))
+    for arm, (pairs, name) in of.items():
+        for boot in range(4):
+            hour = 2 * boot + orders[pairs][boot].index(name) + (0 if pairs == "baseline" else 10)
+
+            def replayed(manifest: Manifest, records: Records, hour: int = hour) -> Records:
+                manifest |= {"evidence_class": "imported", "counters": None, "engine": {}, "neighbour_cpu_share": None}
+                manifest |= {
+                    "base_url": "http://127.0.0.1:8000",
+                    "started_at": f"2026-11-30T{hour:02d}:00:00.123456789Z",
+                }
+                manifest["digests"]["configuration"] = None
+                return records
+
+            planted(root, root, f"{arm}/boot-00{boot + 1}/*", replayed)
+    document = judged(root, "--nominee", "eagle-k4")
+    assert (document["verdict"], document["evidence_class"]) == ("INCONCLUSIVE", "imported")
+    unknown = [one["id"] for one in document["validity"] if one["ok"] is None]
+    assert unknown == ["engine-tokens", "neighbours", "fresh-server", "prefix-cache"]
+    assert refused(root) == (
+        "the candidate's trials ran no configuration that the brief names: say which is meant with --nominee "
+        "(eagle-k4, eagle-k8)"
+    )
