@@ -4,9 +4,10 @@ Paths are not part of it (a checkpoint is the same wherever it lies), and neithe
 ``INSTRUMENTATION``, the stated list of engine arguments that stand outside the digest.
 """
 
+import re
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
 
 from loadtests.canonical import canonical, digest
 
@@ -43,10 +44,19 @@ class Runtime(Frozen):
         return "simulated" if self.engine == "simulated" else "measured"
 
 
+def checkpoint_digest(text: str) -> str:
+    if not re.fullmatch(r"[0-9a-f]{64}", text):
+        raise ValueError("write the 64 hexadecimal digits that manage.py add_checkpoint prints")
+    return text
+
+
+CheckpointDigest = Annotated[str, AfterValidator(checkpoint_digest)]
+
+
 class Checkpoint(Frozen):
     name: str
-    weights_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
-    tokenizer_sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+    weights_sha256: CheckpointDigest
+    tokenizer_sha256: CheckpointDigest
 
 
 class Hardware(Frozen):

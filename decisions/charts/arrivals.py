@@ -29,9 +29,15 @@ class Busiest(NamedTuple):
 
 
 def arrivals_over_time(
-    counts: Sequence[int], *, bucket_s: float, lanes: Sequence[Lane] = (), busiest: Busiest | None = None
+    counts: Sequence[int],
+    *,
+    bucket_s: float,
+    lanes: Sequence[Lane] = (),
+    busiest: Busiest | None = None,
+    duration_s: float | None = None,
 ) -> Chart:
-    """``counts`` are the requests per bucket of ``bucket_s`` seconds, from the set's start on; bars show the rate."""
+    """``counts`` are the requests per bucket of ``bucket_s`` seconds, from the set's start on; bars show the rate.
+    ``duration_s`` is how long the traffic lasts, where that is known: the last bar may reach beyond it."""
     span = len(counts) * bucket_s
     unit, scale = unit_for(span)
     settings = layout(
@@ -48,7 +54,11 @@ def arrivals_over_time(
     if lanes:
         settings["xaxis"] |= {"anchor": "y2"}
         settings["yaxis"] |= {"domain": [share_of_lanes(len(lanes)) + 0.04, 1]}
-    return Chart(document(traces, settings), caption(counts, bucket_s, busiest), table(counts, bucket_s, lanes))
+    return Chart(
+        document(traces, settings),
+        caption(counts, bucket_s, busiest, duration_s or span),
+        table(counts, bucket_s, lanes),
+    )
 
 
 def bars(counts: Sequence[int], bucket_s: float, unit: str, scale: float) -> Any:
@@ -127,13 +137,12 @@ def lasting(seconds: float) -> str:
     return " ".join(f"{count} {unit}" for count, unit in parts if count)
 
 
-def caption(counts: Sequence[int], bucket_s: float, busiest: Busiest | None) -> str:
+def caption(counts: Sequence[int], bucket_s: float, busiest: Busiest | None, duration_s: float) -> str:
     if not sum(counts):
         return "No request has arrived."
-    span, silent = len(counts) * bucket_s, sum(not count for count in counts)
-    most = max(counts)
+    silent, most = sum(not count for count in counts), max(counts)
     sentence = (
-        f"{sum(counts):,} requests over {lasting(span)}, {sum(counts) / span:.3g} a second on average; "
+        f"{sum(counts):,} requests over {lasting(duration_s)}, {sum(counts) / duration_s:.3g} a second on average; "
         f"the busiest {bucket_s:g} s had {most:,}"
     )
     if busiest:

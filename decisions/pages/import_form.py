@@ -196,8 +196,8 @@ def defaults(services: list[Service]) -> dict[str, Any]:
 
 
 def like(traffic_set: TrafficSet, donor: TrafficSet | None) -> dict[str, Any]:
-    """How a set was read and split, as the form has it, with the next seed: to split its file again. What the set
-    doesn't say, such as a donor's file, is as at the beginning."""
+    """How a set was read and split, as the form has it, with the next seed: to split its file again. A
+    donor's file has to be chosen again as well, and what the set doesn't say is as at the beginning."""
     imported, split = traffic_set.imported, traffic_set.split
     mapping = imported.get("mapping") or []
     known = {
@@ -209,7 +209,7 @@ def like(traffic_set: TrafficSet, donor: TrafficSet | None) -> dict[str, Any]:
         "class_name": imported.get("class"),
         "max_tokens": (imported.get("output_limit") or {}).get("default"),
         "max_context": (imported.get("context") or {}).get("max"),
-        "donor": "set" if donor else "",
+        "donor": "set" if donor else "file" if imported.get("join") else "",
         "donor_set": str(donor.pk) if donor else "",
         "seed": (split.get("seed", 0) + 1) % (MAX_SEED + 1),
         "block_s": f"{split['block_s']:.12g}" if split.get("block_s") else None,

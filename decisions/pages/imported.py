@@ -93,7 +93,7 @@ def may_change(revision: BriefRevision, account: Account) -> bool:
     return revision.state in OPEN and may_import_evidence(person(account)) is None
 
 
-@require_http_methods(["GET", "POST"])
+@require_http_methods(["GET", "HEAD", "POST"])
 @login_required
 def new(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request, may_import_evidence)
@@ -104,7 +104,7 @@ def new(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         messages.error(request, why_closed(revision))
         return redirect("brief-imported", brief, number)
     fields = partial(ResultForm, arms=arms_of(document), levels=context["levels"])
-    if request.method == "GET":
+    if request.method != "POST":
         return writing(request, context, fields(initial={"format": "auto"}))
     checking = "check" in request.POST
     form = fields(data=request.POST, files=request.FILES, needs_file=not checking)

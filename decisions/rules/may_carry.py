@@ -59,7 +59,7 @@ def standing(
             found
             for found in (
                 few_texts(imported),
-                left_out(imported),
+                left_out(imported, statistics),
                 foreign(split),
                 unlike(statistics),
                 missed(split),
@@ -107,13 +107,19 @@ def rows_left_out(imported: Document) -> int:
     return int(said.get("rows", sum((imported.get("skipped") or {}).values())))
 
 
-def left_out(imported: Document) -> Reason | None:
-    kept, gone = rows_kept(imported), rows_left_out(imported)
-    if gone <= MUCH * (kept + gone):
+def much_left_out(imported: Document) -> bool:
+    return rows_left_out(imported) > MUCH * (rows_kept(imported) + rows_left_out(imported))
+
+
+def left_out(imported: Document, statistics: Document) -> Reason | None:
+    if not much_left_out(imported):
         return None
+    kept, gone = rows_kept(imported), rows_left_out(imported)
+    other = percent(kept / (kept + gone))
+    timed = statistics.get("timed", True)
     return Reason(
         f"{gone:,} of {kept + gone:,} requests ({percent(gone / (kept + gone))}) were left out",
-        f"A replay plays the other {percent(kept / (kept + gone))} of the load.",
+        f"A replay plays the other {other} of the load." if timed else f"Levels draw from the other {other}.",
     )
 
 
@@ -188,7 +194,7 @@ def read_before(routes: Sequence[str]) -> Reason | None:
 def import_said(imported: Document) -> Reason | None:
     """The import's own caution, where nothing above says as much."""
     caution = str((imported.get("acceptance") or {}).get("caution") or "")
-    if not caution or few_texts(imported) or left_out(imported):
+    if not caution or few_texts(imported) or much_left_out(imported):
         return None
     return Reason("the import has a caution", caution)
 

@@ -80,11 +80,18 @@ def is_joined(traffic_set: TrafficSet) -> bool:
 def others_with_its_text(traffic_set: TrafficSet) -> list[TrafficSet]:
     """Other sets that still hold the text, or some of it: they were read from the same file, share a part, or one was
     joined from the other, directly or through a third."""
-    known = {traffic_set.pk}
+    others = sets_of_one_text(traffic_set.pk) - {traffic_set.pk}
+    return [
+        one for one in TrafficSet.objects.filter(pk__in=others, text_deleted_at=None).order_by("pk") if holds_text(one)
+    ]
+
+
+def sets_of_one_text(pk: int) -> set[int]:
+    """The set and those that hold the same text or some of it, or held it until it was deleted."""
+    known = {pk}
     while new := linked(known) - known:
         known |= new
-    kept = TrafficSet.objects.filter(pk__in=known - {traffic_set.pk}, text_deleted_at=None).order_by("pk")
-    return [one for one in kept if holds_text(one)]
+    return known
 
 
 def linked(known: Collection[int]) -> set[int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Container, Iterable, Iterator
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -10,6 +10,7 @@ from django.db.models import QuerySet
 
 from decisions.models import BriefRevision, Event
 from decisions.rules.states import MEASURING
+from decisions.selectors.kept_text import is_joined, sets_of_one_text
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.models import Campaign, TrafficPart, TrafficSet
 from loadtests.part_indexes import index_of
@@ -117,11 +118,12 @@ def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int]]:
     holds out, another split of the file, a longer file or an export that overlaps may have tuned on. Where an index is
     lost nobody can tell, which counts as seen, with 0 rows."""
     seen: dict[str, int | None] = {}
+    of_one_text = sets_of_one_text(part.set_id)
     others = campaigns().exclude(part__set=part.set_id).exclude(part__kind=part.kind, part__digest=part.digest)
     for campaign in others:
         digest = campaign.part.index_digest
         if digest not in seen:
-            seen[digest] = rows_seen(part, campaign.part)
+            seen[digest] = rows_seen(part, campaign.part, of_one_text)
         rows = seen[digest]
         if rows is None:
             yield campaign, 0
@@ -129,13 +131,17 @@ def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int]]:
             yield campaign, rows
 
 
-def rows_seen(part: TrafficPart, other: TrafficPart) -> int | None:
-    """None where an index is lost; 0 where a part was stored before there were any."""
+def rows_seen(part: TrafficPart, other: TrafficPart, of_one_text: Container[int]) -> int | None:
+    """None where an index is lost; 0 where a part was stored before there were any. The times of a joined set are
+    those of a trace: what it shares with the sets ``of_one_text`` its prompts alone tell."""
     try:
         mine, theirs = index_of(part), index_of(other)
     except (EvidenceMissing, EvidenceDamaged):
         return None
-    return seen_in(mine, theirs) if mine and theirs else 0
+    if not (mine and theirs):
+        return 0
+    joined = is_joined(part.set) or is_joined(other.set)
+    return seen_in(mine, theirs, timed=not (joined and other.set_id in of_one_text))
 
 
 def reads_of(part: TrafficPart) -> list[tuple[str, datetime]]:

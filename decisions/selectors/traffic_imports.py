@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from django.db.models import QuerySet
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from decisions.models import Service
@@ -119,5 +119,5 @@ def services_for_import() -> list[Service]:
 def donor_sets() -> list[TrafficSet]:
     """Sets whose tuning part has text."""
     sets = TrafficSet.objects.filter(text_deleted_at=None, parts__kind="tuning").order_by("-pk")
-    known = sets.only("pk", "name", "rows", "imported")
+    known = sets.only("pk", "name", "imported").annotate(tuning_rows=F("parts__rows"))
     return [one for one in known if one.imported.get("label") != "lengths without text"]

@@ -54,6 +54,7 @@ def arrivals_chart(statistics: Mapping[str, Any], parts: Sequence[TrafficPart] =
         bucket_s=statistics["bucket_s"],
         lanes=[lane_of(part) for part in parts if part.stretches],
         busiest=Busiest(busiest["at_s"], busiest["count"]) if busiest else None,
+        duration_s=statistics["duration_s"],
     )
 
 

@@ -27,6 +27,9 @@ def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str, also: Sequ
         raise Refused(f"{strange} holds none of this set's text: delete it on its own page")
     for one in whole:
         refuse_while_in_use(one)
+    # What can't be outlined can't be deleted, which must be known before the first of them is gone.
+    for one in whole:
+        traffic.keep_outlines(one, by.username)
     for one in whole:
         delete_unless_measuring(one, by=by.username, reason=reason.strip())
 

@@ -10,6 +10,7 @@ from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
 from loadtests.part_indexes import index_of
@@ -129,6 +130,9 @@ def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
             # Once for a part: what is mended for one stage is mended for most.
             where = "in the tuning part, " if kind == TrafficPart.Kind.TUNING else ""
             problems.setdefault(kind, f"levels: {where}{error}")
+        except (EvidenceMissing, EvidenceDamaged) as error:
+            said = f"the index of the set's {kind} part can't be read, so nobody knows whether the plan fits: {error}"
+            problems.setdefault(kind, f"traffic.set: {said}")
     if problems:
         raise BadBrief(list(problems.values()))
 

@@ -38,8 +38,9 @@ def set_privacy(*, service: Service, retention_days: int | None, redactions: lis
 
 
 def redact_what_waits(service: Service) -> None:
-    """An import that was asked for under the old expressions and hasn't begun is read under the new ones."""
-    for wanted in TrafficImport.objects.filter(service=service.slug, state=TrafficImport.State.QUEUED):
+    """An import that was asked for under the old expressions and hasn't begun is read under the new ones, and so is one
+    that begins again because its worker was stopped."""
+    for wanted in TrafficImport.objects.filter(service=service.slug, state__in=TrafficImport.OPEN):
         wanted.options["redactions"] = service.redactions
         wanted.save(update_fields=["options"])
 

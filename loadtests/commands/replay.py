@@ -19,7 +19,7 @@ from loadtests.canonical import digest
 from loadtests.evidence.manifest import Digests, Manifest, manifest_content, named, this_client, timestamp
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import write_durably
-from loadtests.evidence.summary import summarise
+from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import APIS, Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
 from loadtests.generator.several import GeneratorLost, run_several
 from loadtests.generator.way import tls_of
@@ -305,6 +305,7 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     return summary | {
         "skipped_rows": wanted.skipped,
         "stopped": trial.stopped,
+        "errors": commonest_errors(trial.records),
         "findings": trial.findings,
         "fingerprints": named(trial.fingerprints),
         "manifest_sha256": digest(manifest),

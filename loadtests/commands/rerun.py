@@ -34,7 +34,7 @@ from loadtests.evidence.manifest import (
 )
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import DIGEST, EvidenceDamaged, EvidenceMissing, EvidenceStore, write_durably
-from loadtests.evidence.summary import summarise
+from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import Endpoint, Reached, TrialRun, run_trial
 from loadtests.traffic.arrivals import exact
 from loadtests.traffic.levels import Level
@@ -220,6 +220,7 @@ def keep(wanted: Rerun, found: Reached, trial: TrialRun, out: Path, command: Seq
         write_durably(out / name, content)
     return summary | {
         "stopped": trial.stopped,
+        "errors": commonest_errors(trial.records),
         "findings": trial.findings,
         "fingerprints": named(trial.fingerprints),
         "rerun_of": wanted.manifest_sha256,

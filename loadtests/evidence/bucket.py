@@ -193,10 +193,13 @@ class BucketStore(EvidenceStore):
                 self._send_parts(name, opened, source)
         return name
 
+    def drop_copy(self, wanted: str) -> None:
+        self.path(wanted).unlink(missing_ok=True)
+
     def forget(self, wanted: str) -> None:
         """Every version of it, where the bucket keeps versions, and the copy here."""
         self._insist(self.url(wanted), "removed", lambda: self._remove(self._key(wanted)))
-        self.path(wanted).unlink(missing_ok=True)
+        self.drop_copy(wanted)
 
     def sweep(self, *, older_than_s: float) -> None:
         """Also the copies that nobody used for a day, and uploads that were never completed."""

@@ -154,6 +154,9 @@ class EvidenceStore:
         self.check(wanted)
         return self.path(wanted)
 
+    def drop_copy(self, wanted: str) -> None:
+        """What ``file`` made of the bytes on this machine isn't needed any more; here it made nothing."""
+
     def forget(self, wanted: str) -> None:
         """Remove the bytes of this digest for good; that there are none is no fault."""
         path = self.path(wanted)

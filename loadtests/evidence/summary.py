@@ -1,5 +1,6 @@
 """What a trial's records say, as one document. Pure: records in, numbers out."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from loadtests.traffic.levels import Deadline, deadline_of
 NS_PER_MS = 1_000_000
 MISSING = -1
 QUANTILES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "max": 1.0}
+COMMONEST = 5
 DEFINITION = "sample quantiles of type 7 of Hyndman and Fan (1996): linear interpolation between order statistics"
 
 
@@ -66,6 +68,11 @@ def attainment(records: Sequence[RequestRecord], deadlines: Mapping[str, Deadlin
         "attainment": met / len(judged) if judged else None,
         "deadlines": {name: deadline.model_dump() for name, deadline in sorted(deadlines.items())},
     }
+
+
+def commonest_errors(records: Iterable[RequestRecord]) -> dict[str, int]:
+    """What the records say went wrong, the five commonest with their number of requests, warm-up included."""
+    return dict(Counter(one.error for one in records if one.error).most_common(COMMONEST))
 
 
 def summarise(

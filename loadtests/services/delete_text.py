@@ -91,16 +91,23 @@ def store_outline(part: TrafficPart, store: EvidenceStore) -> str:
         return outlined(part, store)
     except (EvidenceMissing, EvidenceDamaged) as error:
         raise Refused(f"the rows of {part} can't be outlined: {error}") from None
+    except OSError as error:
+        raise Refused(f"the rows of {part} can't be outlined: the disk failed, {error.strerror}") from None
 
 
 def outlined(part: TrafficPart, store: EvidenceStore) -> str:
     """Line by line: the rows are never all held."""
     kept = store.file(part.digest)
-    with tempfile.NamedTemporaryFile(dir=store.base, prefix=".outline-") as outline:
-        with kept.open("rb") as rows:
-            outline.writelines(outline_lines(rows, name=str(part)))
-        outline.flush()
-        return store.put_file(Path(outline.name))
+    try:
+        with tempfile.NamedTemporaryFile(dir=store.base, prefix=".outline-") as outline:
+            with kept.open("rb") as rows:
+                outline.writelines(outline_lines(rows, name=str(part)))
+            outline.flush()
+            return store.put_file(Path(outline.name))
+    finally:
+        # Sealed rows lie nowhere but in the store, even where their deletion fails; tuning rows may be read as a donor.
+        if part.kind != TrafficPart.Kind.TUNING:
+            store.drop_copy(part.digest)
 
 
 def removed(part: TrafficPart, store: EvidenceStore) -> dict[str, Any]:
@@ -117,3 +124,5 @@ def forgotten(part: TrafficPart, store: EvidenceStore) -> None:
         store.forget(part.digest)
     except EvidenceUnreachable as error:
         raise Refused(f"the rows of {part} can't be removed: {error}") from None
+    except OSError as error:
+        raise Refused(f"the rows of {part} can't be removed: the disk failed, {error.strerror}") from None

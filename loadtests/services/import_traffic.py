@@ -2,12 +2,15 @@ import tempfile
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 from django.db import DatabaseError
+from django.db.models import Q
+from django.utils import timezone
 
 from loadtests import journal, uploads
 from loadtests.canonical import digest_of
@@ -75,13 +78,14 @@ def import_traffic(
     width_ns(block_s)
     check_similarity(similarity)
     wanted = replace(reading, path=path) if reading else Wanted(path)
+    since = timezone.now()
     with uploads.workplace("set-") as scratch:
         found = Found(wanted, Split(shares, seed, block_s, similarity), scratch, tell)
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
             return still_there(known, name=name, by=by, service=service)
         with kept(found.files, scratch):
-            return created(found, name=name, by=by, service=service, also=also)
+            return created(found, name=name, by=by, service=service, also=also, since=since)
 
 
 def check_name(name: str) -> None:
@@ -274,19 +278,21 @@ def kept(files: Mapping[str, Path], scratch: Path) -> Iterator[None]:
 def drop_unused(store: EvidenceStore, digests: Collection[str]) -> None:
     """Within an act: another import that is storing the same puts it again in its own."""
     with act():
-        used = {*TrafficPart.objects.values_list("digest", flat=True)}
+        # What a set whose text was deleted names is gone, and must not come back by an import that failed.
+        used = {*TrafficPart.objects.filter(set__text_deleted_at=None).values_list("digest", flat=True)}
         used |= {*TrafficPart.objects.values_list("index_digest", flat=True)}
         used |= {*TrafficSet.objects.values_list("problems_digest", flat=True)}
         for digest in set(digests) - used:
             store.forget(digest)
 
 
-def created(found: Found, *, name: str, by: str, service: str, also: Also) -> TrafficSet:
+def created(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
     with act():
         # Another import of the same file may have ended meanwhile.
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
             return still_there(known, name=name, by=by, service=service)
+        check_not_deleted_meanwhile(text_digest(found.imported), since)
         put_again(found.files)
         one = TrafficSet.objects.create(
             name=name,
@@ -323,6 +329,17 @@ def created(found: Found, *, name: str, by: str, service: str, also: Also) -> Tr
         )
         also(one)
     return one
+
+
+def check_not_deleted_meanwhile(text: str, since: datetime) -> None:
+    """Whoever deletes a text is told which sets still hold it, and this one wasn't there yet. Raises ValueError."""
+    holds = Q(text_digest=text) | Q(parts__digest=text)
+    gone = TrafficSet.objects.filter(holds, text_deleted_at__gte=since).first() if text else None
+    if gone:
+        raise ValueError(
+            f"the text of {gone} was deleted by {gone.text_deleted_by} while it was read for this set: import it again "
+            "if it may be kept"
+        )
 
 
 def text_digest(imported: Mapping[str, Any]) -> str:

@@ -43,6 +43,7 @@ IN_THE_FORM = {
     "1=prompt under “Columns under other names”",
     "needs --no-header and --map 1=prompt": "needs 1=prompt under “Columns under other names”, and that they have no "
     "names",
+    " (--map is for the trace alone), and give its rows.jsonl": ", and choose the tuning part of its set",
     "raise --similarity": "raise “Nearly the same from”",
     "raise --unpacked-limit": "ask whoever runs this installation for a higher DRAFTPROOF_UNPACKED_GB",
 }

@@ -206,7 +206,8 @@ def obstacle(found: Joined, threshold: float, *, parts: int, units: int, block_s
     """What leaves nothing for a part, and what to do."""
     if found.largest_share >= MOST:
         return found.largest_sentence, smaller_groups(found, threshold)
-    pieces = "groups of conversations" if block_s is None else f"time blocks of {block_s:g} s"
+    some = "" if units == 1 else "s"
+    pieces = f"group{some} of conversations" if block_s is None else f"time block{some} of {block_s:g} s"
     together = f", and {found.sentence.rstrip(',')}" if found.conversations else ""
     why = f"the traffic has {units} {pieces} for {parts} parts{together}"
     if found.many:

@@ -39,11 +39,12 @@ CHARACTERS = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff\uac00-\ud7af\uf900-\ufaff\
 WORD = re.compile(rf"[{CHARACTERS}]|[^\W{CHARACTERS}]+")
 # The same for bytes of ASCII, where it takes a quarter of the time: what stands in no word is a space.
 ASCII_WORDS = bytes(at if re.match(rb"\w", bytes([at])) else ord(" ") for at in range(256))
-# What nobody sees (Unicode's category Cf): soft hyphens, joiners, marks of direction and of byte order.
+# What nobody sees: Unicode's category Cf, such as soft hyphens, joiners and marks of direction, and what else has its
+# property Default_Ignorable_Code_Point (DerivedCoreProperties.txt), such as variation selectors and Hangul's fillers.
 UNSEEN = re.compile(
-    "[\u00ad\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u180e\u200b-\u200f\u202a-\u202e\u2060-\u2064"
-    "\u2066-\u206f\ufeff\ufff9-\ufffb\U000110bd\U000110cd\U00013430-\U00013438\U0001bca0-\U0001bca3"
-    "\U0001d173-\U0001d17a\U000e0001\U000e0020-\U000e007f]"
+    "[\u00ad\u034f\u0600-\u0605\u061c\u06dd\u070f\u0890-\u0891\u08e2\u115f-\u1160\u17b4-\u17b5\u180b-\u180f"
+    "\u200b-\u200f\u202a-\u202e\u2060-\u206f\u3164\ufe00-\ufe0f\ufeff\uffa0\ufff0-\ufffb"
+    "\U000110bd\U000110cd\U00013430-\U00013438\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0000-\U000e0fff]"
 )
 SHINGLE = 3
 VALUES = 128

@@ -53,13 +53,14 @@ def read_index(content: bytes) -> PartIndex:
     return PartIndex(table["arrival_ns"].to_numpy(), None if prompts.null_count else prompts.to_numpy())
 
 
-def seen_in(one: PartIndex, other: PartIndex) -> int:
+def seen_in(one: PartIndex, other: PartIndex, *, timed: bool = True) -> int:
     """How many rows of ``one`` are rows of ``other`` too, as far as hashes and times tell.
 
     People ask the same again week after week, so an equal prompt alone proves nothing. What two cuts of one recording
     share are prompts at times that are all shifted alike, because each import counts from its own first request; so
     the most frequent shift is counted, over prompts that stand once in either. Where half of the rows hold the other's
-    prompts, or one of the two has no times, equal prompts are enough.
+    prompts, or one of the two has no times, equal prompts are enough; and so they are where ``timed`` is False, since
+    the times tell nothing of the prompts.
     """
     if one.prompts is None or other.prompts is None:
         return 0
@@ -67,7 +68,7 @@ def seen_in(one: PartIndex, other: PartIndex) -> int:
     _, left, right = np.intersect1d(one.prompts[mine], other.prompts[theirs], return_indices=True)
     shifts = one.arrivals_ns[mine[left]] - other.arrivals_ns[theirs[right]]
     alike = int(np.isin(one.prompts, other.prompts).sum())
-    if 2 * alike >= len(one.prompts) or not (one.arrivals_ns.any() and other.arrivals_ns.any()):
+    if not timed or 2 * alike >= len(one.prompts) or not (one.arrivals_ns.any() and other.arrivals_ns.any()):
         return alike
     return int(np.unique(np.round(shifts / SAME_SHIFT_NS), return_counts=True)[1].max(initial=0))
 

@@ -51,7 +51,10 @@ def plan_level(rows: Sequence[tuple[int, Row]], level: Level, *, seed: int, pref
     """
     times = level_times_ns(level, seed=seed, recorded_ns=[row.arrival_ns for _, row in rows])
     if len(rows) < len(times):
-        raise ValueError(f"level {level.name} needs {len(times)} requests and has {len(rows)}")
+        raise ValueError(
+            f"level {level.name} needs {len(times)} requests and has {len(rows)}: "
+            "a lower rate, a shorter window or more traffic"
+        )
     give_ups = give_up_times_ns(level.patience, times, seed=seed)
     window_ns = math.ceil(exact(level.warm_up_s) * NANOSECONDS)
     return [

@@ -35,6 +35,10 @@ class TestArrivals:
             (("0 s", "30", "3", "tuning"), ("10 s", "0", "0", "held-out"), ("20 s", "10", "1", "tuning")),
         )
 
+    def test_the_rate_is_over_the_traffic_and_not_over_its_bars(self) -> None:
+        caption = arrivals_over_time([30, 0, 10], bucket_s=10, duration_s=20.5).caption
+        assert caption.startswith("40 requests over 20.5 s, 1.95 a second on average")
+
     def test_every_part_has_a_lane_with_its_name_and_a_pattern(self) -> None:
         figure = arrivals_over_time([1, 1, 1], bucket_s=10, lanes=LANES).figure
         _, tuning, held_out = figure["data"]

@@ -36,7 +36,7 @@ def test_a_first_service_from_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     call_command("import_traffic", str(SUPPORT_ASSISTANT), name="two hours")
     told = capsys.readouterr().out.splitlines()
     traffic = TrafficSet.objects.get()
-    assert f"set: {traffic.digest}" in told
+    assert f"set: {traffic.digest} (number {traffic.pk}, on the page /traffic/{traffic.pk}/)" in told
     assert [line.split(":")[0] for line in told[-3:]] == ["evaluation", "held-out", "tuning"]
 
 
@@ -44,6 +44,13 @@ def test_an_owner_must_be_one(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(CommandError, match="no account olga with the role owner"):
         call_command("add_service", "search", **SERVICE)
     assert not Service.objects.exists()
+
+
+def test_a_service_is_added_once() -> None:
+    call_command("add_account", "olga", role=["owner"])
+    call_command("add_service", "search", **SERVICE)
+    with pytest.raises(CommandError, match="there is a service search already"):
+        call_command("add_service", "search", **SERVICE)
 
 
 def test_an_account_is_added_once() -> None:

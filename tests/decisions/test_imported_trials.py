@@ -104,6 +104,11 @@ def store() -> EvidenceStore:
     return EvidenceStore(configured.EVIDENCE_DIR)
 
 
+def test_head_answers_where_a_file_is_brought(as_engineer: Client, draft: BriefRevision) -> None:
+    response = as_engineer.head(tab(draft, "brief-imported-new"))
+    assert (response.status_code, response.content) == (200, b"")
+
+
 # What a result file becomes
 
 

@@ -31,6 +31,7 @@ from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficImport, TrafficSet
 from loadtests.redacting import redaction_of_service
 from loadtests.services.import_traffic import import_traffic
+from loadtests.services.put_back_import import put_back_import
 from loadtests.traffic.importers import Rules, Wanted
 from tests.conftest import PASSWORD
 from tests.support.play import TARGET, started_brief
@@ -182,6 +183,16 @@ def test_all_of_them_go_or_none(
     with pytest.raises(Refused, match="Theirs holds none of this set's text"):
         delete_text(traffic_set=donor, by=operator, reason=REASON, also=[theirs])
     assert has_text(donor) == [True]
+
+
+def test_all_of_them_stay_where_one_is_damaged(donor: TrafficSet, trace: Join, owner: Account, settings: Any) -> None:
+    joined = trace(donor)
+    path = EvidenceStore(settings.EVIDENCE_DIR).path(donor.parts.get(kind="held-out").digest)
+    path.chmod(0o600)
+    path.write_bytes(b"{}\n")
+    with pytest.raises(Refused, match=r"can't be outlined: evidence .* is damaged"):
+        delete_text(traffic_set=donor, by=owner, reason=REASON, also=[joined])
+    assert has_text(donor, joined) == [True, True]
 
 
 def test_one_that_is_measured_on_holds_all_of_them(
@@ -403,13 +414,17 @@ def test_it_is_given_in_the_shell(service: Service, operator: Account, capsys: p
 
 
 def test_new_expressions_hold_for_what_waits(service: Service, owner: Account) -> None:
-    waiting, done = (
+    for state in ("queued", "running", "done"):
         TrafficImport.objects.create(
-            name="n", service=service.slug, file_name="f", file_bytes=1, options={"redactions": []}, state=state
+            name="n",
+            service=service.slug,
+            file_name="f",
+            file_bytes=1,
+            options={"redactions": []},
+            state=state,
+            worker="worker-1",
         )
-        for state in ("queued", "done")
-    )
     set_privacy(service=service, retention_days=None, redactions=[MAIL], by=owner)
-    waiting.refresh_from_db()
-    done.refresh_from_db()
-    assert (waiting.options["redactions"], done.options["redactions"]) == ([MAIL], [])
+    put_back_import(wanted=TrafficImport.objects.get(state="running"), worker="worker-1")
+    found = TrafficImport.objects.order_by("pk").values_list("state", "options__redactions")
+    assert list(found) == [("queued", [MAIL]), ("queued", [MAIL]), ("done", [])]

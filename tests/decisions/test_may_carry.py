@@ -154,3 +154,11 @@ def test_a_chart_of_many_classes_takes_one_pass() -> None:
     many = Counted({f"user {place}": 1 for place in range(20_000)})
     assert len(classes_of_both_sides(tuning=many, held_out=many).table.rows) == 12
     assert Counted.passes <= 4
+
+
+@pytest.mark.parametrize(
+    ("timed", "note"), [(True, "A replay plays the other 10 % of the load."), (False, "Levels draw from the other 10 %.")]
+)
+def test_what_is_left_is_only_replayed_where_it_has_times(timed: bool, note: str) -> None:
+    kept = TEXT | {"skipped": {"longer than the context": 9000}}
+    assert note in [one.cost for one in judged(imported=kept, statistics=TIMED | {"timed": timed}).cautions]

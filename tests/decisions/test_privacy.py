@@ -1,5 +1,7 @@
 """Prompts are personal data: how long their text is kept, who deletes it, and what stays when it is gone."""
 
+import errno
+import html
 import json
 from collections.abc import Callable
 from datetime import timedelta
@@ -7,6 +9,8 @@ from typing import Any
 
 import pytest
 from django.core.management import CommandError, call_command
+from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from decisions import ledger
@@ -208,6 +212,23 @@ def test_rows_that_are_damaged_are_not_outlined_and_not_removed(
     with pytest.raises(Refused, match=r"the rows of demo / tuning can't be outlined: evidence .* is damaged"):
         delete_text(traffic_set=traffic, by=operator, reason=REASON)
     assert store.has(traffic.parts.get(kind="held-out").digest)
+
+
+@pytest.mark.parametrize(("step", "said"), [("put_file", "outlined"), ("forget", "removed")])
+def test_a_disk_that_fails_is_named_and_nothing_is_said_to_be_deleted(
+    client: Client, traffic: TrafficSet, operator: Account, monkeypatch: pytest.MonkeyPatch, step: str, said: str
+) -> None:
+    def failing(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(EvidenceStore, step, failing)
+    client.force_login(operator)
+    response = client.post(reverse("traffic-delete-text", args=[traffic.pk]), {"sure": "yes", "reason": REASON})
+    assert response.status_code == 422
+    refusal = f"can't be {said}: the disk failed, No space left on device"
+    assert refusal in html.unescape(response.content.decode()).replace("\u2019", "'")
+    traffic.refresh_from_db()
+    assert traffic.text_deleted_at is None
 
 
 @pytest.mark.parametrize("who", ["engineer", "second_owner", "auditor", "stranger"])

@@ -1,6 +1,7 @@
 """The seal on held-out traffic: it opens for a frozen brief while it measures, and every use of it stays visible."""
 
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,12 @@ from decisions.services.revise_brief import revise_brief
 from decisions.services.sign_decision import sign_decision
 from decisions.services.start_brief import start_brief
 from loadtests.demo import SUPPORT_ASSISTANT
+from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficPart, TrafficSet
+from loadtests.part_indexes import held
 from loadtests.services.import_traffic import import_traffic
 from loadtests.services.read_part import read_part
+from loadtests.traffic.importers import Wanted
 from loadtests.traffic.rows import Row
 from tests.conftest import PASSWORD
 from tests.support.play import TARGET, play, started_brief
@@ -116,6 +120,21 @@ def test_traffic_that_nobody_read_has_no_uses(route: Route, engineer: Account, t
     assert Event.objects.get(kind="brief-freeze").details["held_out_used_before"] == []
 
 
+def test_an_index_that_is_lost_refuses_the_freeze(
+    route: Route, engineer: Account, traffic: TrafficSet, settings: Any
+) -> None:
+    held.cache_clear()
+    digest = traffic.parts.get(kind="held-out").index_digest
+    EvidenceStore(settings.EVIDENCE_DIR).forget(digest)
+    with pytest.raises(BadBrief) as refused:
+        frozen(route, engineer, traffic)
+    (problem,) = refused.value.problems
+    assert problem.startswith(
+        "traffic.set: the index of the set's held-out part can't be read, so nobody knows whether the plan fits: no "
+        f"evidence {digest}"
+    )
+
+
 def test_a_second_use_is_said_at_the_freeze_and_marked_for_the_same_route(
     route: Route, engineer: Account, owner: Account, traffic: TrafficSet
 ) -> None:
@@ -201,6 +220,41 @@ def test_an_export_that_overlaps_has_seen_what_it_holds(
     advance_brief(revision=first)
     (use,) = used_before(frozen(route, engineer, traffic))
     assert (use.brief_id, use.through, use.rows > 50) == (first.brief_id, "Export", True)
+
+
+@pytest.fixture
+def join(tmp_path: Path) -> Callable[..., TrafficSet]:
+    """A trace of the demo's lengths and classes, with the demo's texts joined to it anew."""
+    rows = [json.loads(line) for line in SUPPORT_ASSISTANT.read_text(encoding="utf-8").splitlines()]
+    for row in rows:
+        row["prompt_tokens"] = -(-sum(len(one["content"]) for one in row.pop("messages")) // 4)
+        row.pop("sampling")
+    trace = tmp_path / "trace.jsonl"
+    trace.write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
+
+    def joined(seed: int) -> TrafficSet:
+        reading = Wanted(trace, donor=SUPPORT_ASSISTANT, seed=seed)
+        return import_traffic(
+            path=trace, name=f"Joined {seed}", by="engineer", service=SERVICE, seed=seed, reading=reading
+        )
+
+    return joined
+
+
+@pytest.mark.parametrize("joined_first", [True, False])
+def test_texts_that_were_joined_again_are_used_whatever_their_times(
+    route: Route, engineer: Account, owner: Account, join: Callable[..., TrafficSet], joined_first: bool
+) -> None:
+    """What one join holds out, another, or the file itself, may have tuned on."""
+    other = (
+        join(99)
+        if joined_first
+        else import_traffic(path=SUPPORT_ASSISTANT, name="Itself", by="engineer", service=SERVICE, seed=99)
+    )
+    first = measuring(frozen(route, engineer, other), engineer)
+    advance_brief(revision=first)
+    (use,) = used_before(frozen(route, engineer, join(7)))
+    assert (use.brief_id, use.through, use.rows > 25) == (first.brief_id, str(other), True)
 
 
 def test_what_people_ask_every_week_is_no_second_use(

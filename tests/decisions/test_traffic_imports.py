@@ -165,6 +165,8 @@ def test_a_file_becomes_a_set_and_the_page_leads_there(
     live = as_engineer.get(job(wanted, "traffic-import-live"))
     assert live["HX-Redirect"] == reverse("traffic-set", args=[created.pk])
     assert (created.name, created.service, created.created_by) == ("One day", service.slug, "engineer")
+    given = created.parts.get(kind="tuning").rows
+    assert f"One day, {given} requests</option>" in as_engineer.get(FORM).content.decode()
     assert "Imported in" in as_engineer.get(job(wanted)).content.decode()
 
 
@@ -457,6 +459,9 @@ def test_a_donor_file_needs_not_be_sent_again_either(as_engineer: Client, upload
     again = run(TrafficImport.objects.latest("pk"))
     assert again.created_set is not None
     assert (again.created_set.imported["label"], kept()) == ("text joined from real.jsonl", [])
+    split = as_engineer.get(f"{FORM}?like={again.created_set.pk}")
+    assert split.context["said"]["donor"] == "file"
+    assert "choose vidur.csv once more, and real.jsonl as the file that gives its text." in split.content.decode()
 
 
 def test_a_failed_one_can_be_started_again_as_it_was_or_its_file_removed(

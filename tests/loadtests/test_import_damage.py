@@ -257,7 +257,8 @@ def test_a_kill_leaves_nothing_behind(tmp_path: Path, number: signal.Signals) ->
     command = [sys.executable, "-m", "config.cli", "import", str(tmp_path / "endless"), "--out", str(tmp_path / "set")]
     with (
         subprocess.Popen(command, stderr=subprocess.DEVNULL) as process,
-        (tmp_path / "endless").open("wb", buffering=0) as endless,
+        # Open for both, it doesn't wait for a reader that may have ended.
+        (tmp_path / "endless").open("r+b", buffering=0) as endless,
     ):
         endless.write(prompts(50))
         until = time.monotonic() + 30

@@ -157,6 +157,11 @@ def test_the_rows_of_a_donor_that_cannot_be_used_are_reported(tmp_path: Path) ->
         ('{"prompt": "a", "output_tokens": 1}\n', donor(("a", 1)), "trace.csv has text of its own"),
         (azure((10, 5)), donor(("a", 1000)), "1 × no donor text of this length"),
         (azure((10, 5)), "", "donor.jsonl: the file is empty"),
+        (
+            azure((10, 5)),
+            '{"question": "a"}\n',
+            r"its fields are 'question'; import that file by itself first \(--map is for the trace alone\)",
+        ),
     ],
 )
 def test_a_join_that_makes_no_sense_is_refused(tmp_path: Path, trace: str, text: str, sentence: str) -> None:

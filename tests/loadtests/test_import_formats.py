@@ -29,7 +29,9 @@ from loadtests.traffic.importers import (
 )
 from loadtests.traffic.importers.formats import OWN
 from loadtests.traffic.importers.importing import LINE_LIMIT
+from loadtests.traffic.importers.proposed import look
 from loadtests.traffic.rows import Row, read_rows, rows_of
+from tests.support.bench import without_details
 
 AZURE = b"TIMESTAMP,ContextTokens,GeneratedTokens\r\n"
 
@@ -303,6 +305,7 @@ BROKEN_LINES: list[tuple[bytes, tuple[str, str]]] = [
     (b"{", ("(whole line)", "not JSON")),
     (b"[1]", ("(whole line)", "not a JSON object")),
     (b'{"prompt": "x", "arrival_s": NaN}', ("(whole line)", "not JSON")),
+    (b'{"prompt": "x", "prompt": "y"}', ("(whole line)", "not JSON")),
     (b'{"prompt": "x", "arrival_s": 1e999999999999999999999}', ("(whole line)", "not JSON")),
     (b'{"a":' * 100_000, ("(whole line)", "not JSON")),
     (b'{"prompt": "x", "arrival_s": 1e40}', ("arrival_s", "not a time")),
@@ -406,17 +409,26 @@ def test_a_file_cut_short_keeps_what_is_whole(imported: Import, content: bytes, 
 
 def test_a_broken_element_of_a_list_spoils_no_other(imported: Import) -> None:
     good = '{"prompt": "x]}, \\" [{", "output_tokens": 1}'
-    broken = ['{"prompt": NaN, "a": "],"}', '{"prompt" "x"}', '"text"', '{"prompt": "' + "y" * 3000 + '"}', "nul", good]
+    broken = [
+        '{"prompt": NaN, "a": "],"}',
+        '{"prompt": "],", "prompt": "y"}',
+        '{"prompt" "x"}',
+        '"text"',
+        '{"prompt": "' + "y" * 3000 + '"}',
+        "nul",
+        good,
+    ]
     content = f"[{good},\n" + ",\n".join(broken) + "]\n trailing"
     one = imported(content, line_limit=2000)
     assert one.document["rows"] == 2
     assert one.problems == [
         (2, "(whole line)", "not JSON"),
         (3, "(whole line)", "not JSON"),
-        (4, "(whole line)", "not a JSON object"),
-        (5, "(whole line)", "line too long"),
-        (6, "(whole line)", "not JSON"),
-        (8, "(whole line)", "not JSON"),
+        (4, "(whole line)", "not JSON"),
+        (5, "(whole line)", "not a JSON object"),
+        (6, "(whole line)", "line too long"),
+        (7, "(whole line)", "not JSON"),
+        (9, "(whole line)", "not JSON"),
     ]
 
 
@@ -522,3 +534,31 @@ def test_another_hash_seed_locale_and_time_zone_give_the_same_bytes(tmp_path: Pa
         assert json.loads(ran.stdout)["rows"] == 60
         printed.add(tuple((out / name).read_bytes() for name in ("rows.jsonl", "problems.jsonl", "import.json")))
     assert len(printed) == 1
+
+
+AIPERF = {"metadata": {"x_request_id": "a", "timestamp_ns": 1}, "metrics": {"request_latency": {"value": 1}}}
+
+
+@pytest.mark.parametrize(
+    ("tool", "content"),
+    [
+        ("GuideLLM", json.dumps({"metadata": {"guidellm_version": "0.8.0"}, "benchmarks": []}, indent=1)),
+        ("AIPerf", json.dumps(AIPERF) + "\n"),
+        ("AIPerf", json.dumps({"records": {"error_request_count": {"unit": "requests"}}}, indent=2)),
+        ("vllm bench serve", json.dumps(without_details())),
+    ],
+)
+def test_a_result_is_no_traffic_and_told_where_it_goes(tmp_path: Path, tool: str, content: str) -> None:
+    path = tmp_path / "result.json"
+    path.write_text(content)
+    sentence = f"this looks like a result of {tool}, which is no traffic: bring it to a brief, on its tab Imported"
+    with pytest.raises(ImportRefused, match=sentence):
+        import_file(Wanted(path), tmp_path / "set")
+    assert look(content.encode()).trouble.startswith(sentence)
+
+
+def test_a_prompt_about_results_is_traffic(tmp_path: Path) -> None:
+    prompt = 'What do "model_id", "num_prompts", "request_rate" and "guidellm_version" mean?'
+    path = tmp_path / "rows.jsonl"
+    path.write_text(json.dumps({"prompt": prompt, "output_tokens": 5}) + "\n")
+    assert import_file(Wanted(path), tmp_path / "set")["rows"] == 1

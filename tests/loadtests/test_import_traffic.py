@@ -252,10 +252,26 @@ def test_a_file_of_no_request_is_refused(tmp_path: Path) -> None:
 
 def test_names_that_no_database_takes_are_written_otherwise(tmp_path: Path) -> None:
     path = tmp_path / "odd.jsonl"
-    rows = [{"prompt": f"Question {n}", "class": "a\0b", "arrival_s": n} for n in range(40)]
+    address = "/v1/completions"
+    rows = [{"custom_id": f"{n}", "url": address, "body": {"prompt": f"Question {n}", "a\0b": 1}} for n in range(40)]
     path.write_text("".join(json.dumps(row) + "\n" for row in rows))
-    traffic = imported(path, block_s=2, similarity=1)
-    assert traffic.statistics["classes"] == {"a␀b": 40}
+    traffic = imported(path, similarity=1)
+    assert traffic.imported["unread_fields"] == {"body.a␀b": 40}
+
+
+@pytest.mark.parametrize("field", ["class", "id", "conversation", "tenant"])
+def test_a_nul_stands_in_no_name_of_a_row(tmp_path: Path, field: str) -> None:
+    path = tmp_path / "odd.jsonl"
+    path.write_text('{"prompt": "Hello"}\n' + json.dumps({"prompt": "Hello", field: "a\0"}) + "\n")
+    import_file(Wanted(path, format="own"), tmp_path / "set")
+    (problem,) = map(json.loads, (tmp_path / "set" / "problems.jsonl").read_text().splitlines())
+    assert problem == {
+        "file": "odd.jsonl",
+        "line": 2,
+        "field": field,
+        "reason": "not allowed",
+        "detail": "the character NUL",
+    }
 
 
 def test_a_set_of_no_service_is_given_the_one_that_is_asked_for_and_never_another() -> None:

@@ -135,9 +135,16 @@ def test_every_encoding_of_a_text_is_compared_as_one(text: str, form: Literal["N
     assert as_seen(normalize(form, text)) == as_seen(text)
 
 
+@pytest.mark.parametrize("unseen", ["\u034f", "\u115f", "\u180b", "\u3164", "\ufe0f", "\uffa0", "\U000e0101"])
+def test_a_mark_that_nobody_sees_makes_no_other_prompt(unseen: str) -> None:
+    text = "What does the contract say about notice"
+    assert as_seen(unseen.join(text)) == as_seen(text)
+
+
 def test_what_nobody_sees_is_what_unicode_says() -> None:
     every = "".join(map(chr, range(sys.maxunicode + 1)))
-    assert UNSEEN.findall(every) == [one for one in every if category(one) == "Cf"]
+    assert {one for one in every if category(one) == "Cf"} <= set(UNSEEN.findall(every))
+    assert {category(one) for one in UNSEEN.findall(every)} == {"Cf", "Mn", "Lo", "Cn"}
 
 
 def test_a_crowd_that_is_alike_hangs_together_through_few_pairs() -> None:

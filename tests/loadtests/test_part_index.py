@@ -39,6 +39,8 @@ def test_equal_prompts_at_other_times_are_no_equal_rows() -> None:
     today = index([0, 1, 2, 3, 4, 5, 6, 7, 8], [1, 1, 2, 3, 10, 11, 12, 13, 14])
     last_week = index([0, 10, 25, 47, 60], [1, 2, 3, 30, 31])
     assert seen_in(today, last_week) == 1
+    # Unless the times are none of the prompts' own.
+    assert seen_in(today, last_week, timed=False) == 4
 
 
 def test_half_of_the_prompts_or_no_times_at_all_are_enough() -> None:

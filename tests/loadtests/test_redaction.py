@@ -237,6 +237,31 @@ def test_the_names_of_fields_left_aside_are_redacted_too(imported: Import) -> No
     assert document["unread_fields"] == {"body.[mail]": 1}
 
 
+def test_what_is_said_of_rows_that_are_left_out_is_redacted_too(imported: Import) -> None:
+    rows = [
+        {"ann@example.org": 1},
+        {"prompt": {"ann@example.org": "x"}},
+        {"prompt": "x", "max_tokens": "+442079460958"},
+    ]
+    lines = "".join(json.dumps(row) + "\n" for row in rows)
+    _, _, problems = imported(content("Hello") + lines, RULES)
+    said = [(one["field"], one["detail"]) for one in map(json.loads, problems.splitlines())]
+    assert said == [
+        ("[redacted]", ""),
+        ("prompt", "an object with the fields '[redacted]'"),
+        ("max_tokens", "<phone>"),
+    ]
+
+
+def test_a_refusal_names_no_column_that_is_redacted(tmp_path: Path) -> None:
+    path = tmp_path / "traffic.csv"
+    path.write_text("ann@example.org,text\n1,Hello\n")
+    wanted = Wanted(path, mapping=(("prompt", "prompt"),), rules=Rules(redaction=RULES))
+    with pytest.raises(ImportRefused) as refused:
+        import_file(wanted, tmp_path / "set")
+    assert str(refused.value) == "traffic.csv: no column 'prompt'; the columns are '[redacted]', 'text'"
+
+
 def test_the_sessions_of_a_trace_are_redacted_too(imported: Import) -> None:
     lines = [
         {"timestamp": at, "input_length": 9, "output_length": 9, "session_id": f"s-{who}@example.org"}

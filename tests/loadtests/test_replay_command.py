@@ -256,6 +256,15 @@ def test_any_file_that_can_be_imported_can_be_replayed(
     assert "warning: 1 rows of foreign.jsonl can't be used: " in result.stderr
 
 
+def test_columns_of_other_names_are_for_the_import_to_name(tmp_path: Path) -> None:
+    path = tmp_path / "questions.jsonl"
+    path.write_text('{"question": "Why?"}\n', encoding="utf-8")
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "its fields are 'question'; import it with draftproof import, where --map says" in result.stderr
+    assert "say with --map" not in result.stderr
+
+
 def test_a_trace_of_lengths_cannot_be_sent(tmp_path: Path) -> None:
     path = tmp_path / "trace.csv"
     path.write_text("TIMESTAMP,ContextTokens,GeneratedTokens\n2024-05-10 00:00:00,10,20\n", encoding="utf-8")
@@ -384,5 +393,8 @@ def test_a_server_that_knows_no_address_is_no_success(traffic: Callable[..., Pat
         result = replay(traffic(["plain-answer"] * 2), f"http://127.0.0.1:{server.server_port}", tmp_path / "out")
         server.shutdown()
     assert result.exit_code == 4
-    assert json.loads(result.stdout)["statuses"]["completed"] == 0
+    said = json.loads(result.stdout)
+    assert said["statuses"]["completed"] == 0
+    assert list(said["errors"].values()) == [2]
+    assert "HTTP 404" in next(iter(said["errors"]))
     assert read_records(tmp_path / "out" / "records.parquet").num_rows == 2

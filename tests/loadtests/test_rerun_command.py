@@ -186,6 +186,10 @@ def delete_text(first: Path, part: Path) -> None:
     part.write_bytes(b"".join(outline_lines(part.read_bytes().splitlines(), name="part")))
 
 
+def give_the_foreign_file(first: Path, part: Path) -> None:
+    part.write_text('{"question_id": 1, "category": "qa", "turns": ["Why?"]}\n')
+
+
 def change_plan(first: Path, part: Path) -> None:
     plan = first / "plan.json"
     plan.write_bytes(plan.read_bytes().replace(b'"level":"gamma"', b'"level":"gammb"'))
@@ -213,6 +217,7 @@ def spoil_manifest(first: Path, part: Path) -> None:
         (change_a_row_that_was_not_sent, "part.jsonl is not the part of this trial: its SHA-256 is"),
         (cut_the_part, "part.jsonl has 1 rows and request r-00001 was row 2: rows are missing"),
         (delete_text, "part.jsonl is the outline that was kept when the part's text was deleted"),
+        (give_the_foreign_file, "part.jsonl holds no rows in our own form"),
         (change_plan, "plan.json is not the plan of this trial: its SHA-256 is"),
         (lose_plan, "is missing: there is no"),
         (change_level, "the manifest's level and its plan don't belong together"),

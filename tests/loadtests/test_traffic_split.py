@@ -277,7 +277,7 @@ def test_a_missed_share_is_explained_by_few_blocks() -> None:
         (SHARES, 1e-9, "block_s: a time block lasts 0.001 s at least and ends, not 1e-09 s"),
         (SHARES, float("nan"), "not nan s"),
         (SHARES, float("inf"), "not inf s"),
-        (SHARES, 1_000, "1 time blocks of 1000 s for 3 parts; choose shorter blocks"),
+        (SHARES, 1_000, "1 time block of 1000 s for 3 parts; choose shorter blocks"),
     ],
 )
 def test_a_split_that_can_not_be_is_refused(shares: dict[str, float], block_s: float, words: str) -> None:

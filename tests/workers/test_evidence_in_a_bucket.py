@@ -103,6 +103,15 @@ def test_deleted_text_is_gone_from_the_bucket_and_from_its_copies(kept_in_a_buck
     sweep_evidence()
 
 
+def test_no_copy_of_sealed_rows_stays_where_they_can_not_be_removed(server: FaultyServer, settings: Any) -> None:
+    traffic = imported()
+    server.fault = lambda method, _: 403 if method == "DELETE" else None
+    with pytest.raises(Refused, match="can't be removed"):
+        delete_text(traffic_set=traffic, by="owner", reason="the contract says so")
+    copies = {one.parent.name + one.name for one in files_in(settings.EVIDENCE_COPIES_DIR)}
+    assert copies == {traffic.parts.get(kind="tuning").digest}
+
+
 def test_text_that_can_not_be_removed_is_not_said_to_be(server: FaultyServer) -> None:
     traffic = imported()
     server.fault = lambda method, _: 403 if method == "DELETE" else None

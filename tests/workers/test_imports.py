@@ -19,8 +19,10 @@ from decisions.models import Event
 from loadtests import queue, uploads
 from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficImport, TrafficPart, TrafficSet
+from loadtests.services import import_traffic as importing
 from loadtests.services import run_import as running
 from loadtests.services.cancel_import import cancel_import
+from loadtests.services.delete_text import delete_text
 from loadtests.services.import_traffic import import_traffic
 from loadtests.services.lose_silent_imports import SILENT
 from loadtests.services.refused import Refused
@@ -172,6 +174,48 @@ def test_a_donor_gives_its_text_from_the_tuning_part_of_a_set(ask: Callable[...,
     assert created is not None
     assert created.imported["label"] == "text joined from tuning part of One day"
     assert created.imported["join"]["donor"]["rows"] == donor.parts.get(kind="tuning").rows
+
+
+def test_text_that_is_deleted_while_it_is_joined_is_in_no_new_set(
+    ask: Callable[..., TrafficImport], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    donor = run(ask()).created_set
+    assert donor is not None
+    real = import_traffic
+
+    def imported(**asked: Any) -> TrafficSet:
+        def tell(stage: str, done: int, of: int) -> None:
+            if stage == "writing" and not TrafficSet.objects.get(pk=donor.pk).text_deleted_at:
+                delete_text(traffic_set=donor, by="olga", reason="Asked for by a customer.")
+
+        return real(**{**asked, "tell": tell})
+
+    monkeypatch.setattr(running, "import_traffic", imported)
+    wanted = run(ask(AZURE, "trace.csv", block_s=120, donor={"set": donor.pk}))
+    assert (wanted.state, wanted.created_set) == (State.REFUSED, None)
+    assert wanted.reason == (
+        "the text of One day was deleted by olga while it was read for this set: import it again if it may be kept"
+    )
+
+
+def test_an_import_that_fails_brings_no_deleted_text_back(
+    tmp_path: Path, settings: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path, halves = tmp_path / "day.jsonl", {"tuning": 0.5, "held-out": 0.5}
+    path.write_bytes(content())
+    first = import_traffic(path=path, name="First", by="engineer", shares=halves, block_s=10)
+    delete_text(traffic_set=first, by="olga", reason="Asked for by a customer.")
+    # Another set, since something else in it differs, with the same parts.
+    TrafficSet.objects.filter(pk=first.pk).update(digest="f" * 64)
+
+    def failing(*_: object, **__: object) -> None:
+        raise OperationalError("the database is gone")
+
+    monkeypatch.setattr(importing, "created", failing)
+    with pytest.raises(OperationalError):
+        import_traffic(path=path, name="Second", by="engineer", shares=halves, block_s=10)
+    store = EvidenceStore(settings.EVIDENCE_DIR)
+    assert [store.has(part.digest) for part in first.parts.all()] == [False, False]
 
 
 def test_a_donor_file_goes_with_its_import(tmp_path: Path) -> None:

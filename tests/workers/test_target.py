@@ -4,8 +4,11 @@ import hashlib
 import json
 import sys
 from pathlib import Path
+from typing import Any
 
 import pytest
+import yaml
+from django.core.management import CommandError, call_command
 
 from loadtests.configurations import Checkpoint
 from workers.target import (
@@ -144,3 +147,31 @@ def test_whoever_unpacks_second_keeps_the_first_ones_files(tmp_path: Path) -> No
 def test_a_missing_engine_environment_says_what_to_install(tmp_path: Path) -> None:
     with pytest.raises(TargetError, match=r"install the engine environment \(requirements/engine-cpu\.txt\)"):
         prepare_demo_target(tmp_path / "models", tmp_path / "missing/python")
+
+
+def test_a_checkpoint_is_added_and_its_block_can_be_pasted_into_a_brief(
+    tmp_path: Path, settings: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    settings.MODELS_DIR = tmp_path / "models"
+    directory = write_checkpoint(settings.MODELS_DIR / "mine")
+    for _ in range(2):
+        call_command("add_checkpoint", str(directory))
+        printed = yaml.safe_load(capsys.readouterr().out)
+        assert Checkpoint.model_validate(printed["target"]) == checkpoint_digests(directory)
+    assert find_checkpoint(settings.MODELS_DIR, checkpoint_digests(directory)) == directory
+
+
+def test_a_checkpoint_that_workers_would_not_find_or_that_changed_is_not_added(tmp_path: Path, settings: Any) -> None:
+    settings.MODELS_DIR = tmp_path / "models"
+    outside = write_checkpoint(tmp_path / "elsewhere")
+    with pytest.raises(CommandError, match="move or link"):
+        call_command("add_checkpoint", str(outside))
+    with pytest.raises(CommandError, match="is no directory"):
+        call_command("add_checkpoint", str(tmp_path / "none"))
+    settings.MODELS_DIR.mkdir()
+    linked = settings.MODELS_DIR / "linked"
+    linked.symlink_to(outside)
+    call_command("add_checkpoint", str(linked))
+    (outside / "config.json").write_text('{"rope_theta": 1}')
+    with pytest.raises(CommandError, match="the files changed after they were recorded"):
+        call_command("add_checkpoint", str(linked))

@@ -24,6 +24,8 @@ class Command(BaseCommand):
 
     @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
+        if Service.objects.filter(slug=options["slug"]).exists():
+            raise CommandError(f"there is a service {options['slug']} already")
         owners = [self.owner(username) for username in options["owner"]]
         fields = {name: options[name] for name in ("slug", "name", "purpose", "target", "pool")}
         try:

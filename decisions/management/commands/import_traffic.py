@@ -111,6 +111,7 @@ def told(created: TrafficSet) -> Iterator[str]:
     caution = created.imported["acceptance"].get("caution")
     comparison = created.statistics["comparison"]["warning"]
     yield from (f"warning: {one}" for one in [*created.split["warnings"], comparison, caution] if one)
-    yield f"set: {created.digest}"
+    # delete_text and give_service ask for the number.
+    yield f"set: {created.digest} (number {created.pk}, on the page /traffic/{created.pk}/)"
     for part in created.parts.order_by("kind"):
         yield f"{part.kind}: {part.digest} ({part.rows} requests)"

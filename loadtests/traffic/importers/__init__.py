@@ -1,5 +1,6 @@
 """Traffic files of other people, and our own, into a set: real times, real text where there is any, nothing hidden."""
 
+from loadtests.traffic.importers.detect import TO_MAP
 from loadtests.traffic.importers.entries import LengthRow, Rules
 from loadtests.traffic.importers.importing import FORMAT_NAMES, LINE_LIMIT, Wanted, import_file
 from loadtests.traffic.importers.mapped import TARGETS, read_mapping
@@ -11,6 +12,7 @@ __all__ = [
     "FORMAT_NAMES",
     "LINE_LIMIT",
     "TARGETS",
+    "TO_MAP",
     "UNPACKED_LIMIT",
     "ImportRefused",
     "LengthRow",

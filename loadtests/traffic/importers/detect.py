@@ -1,18 +1,21 @@
 """Which format a file is in, from its first bytes."""
 
 import csv
+import re
 from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any
 
 from loadtests.traffic.importers.formats import FORMATS, OWN, Shape
 from loadtests.traffic.importers.lines import BOM, split_lines
-from loadtests.traffic.importers.other_files import check_text
+from loadtests.traffic.importers.other_files import check_no_result, check_text
 from loadtests.traffic.importers.problems import Problem, Unreadable, listed, name_shown
 from loadtests.traffic.importers.records import check_width, json_lines, json_list
 
 LOOKED_AT = 20
 DEEPEST = 3
+# How a refusal ends that tells to name the columns.
+TO_MAP = re.compile(r"; (?:say with --map which|if every line is a prompt, give|a list of texts needs) .*", re.DOTALL)
 
 
 def shape_of(head: bytes) -> Shape:
@@ -35,6 +38,7 @@ def detect(head: bytes) -> str:
     shape = shape_of(head)
     name = json_format(head) if shape == "json" else table_format(head)
     if name is None:
+        check_no_result(head)
         raise Unreadable(f"no format that is known: {looks_like(head, shape)}")
     return name
 

@@ -112,6 +112,9 @@ def entry_of(draft: Draft, rules: Rules) -> Entry:
 def named(text: str, field: str, longest: int = LONGEST_NAME, least: int = 1) -> str:
     if not least <= len(text) <= longest:
         raise BadField(field, Reason.NOT_ALLOWED, f"{len(text)} characters, the limit is {longest}")
+    if "\0" in text:
+        # PostgreSQL keeps none, and a class stands in what is signed.
+        raise BadField(field, Reason.NOT_ALLOWED, "the character NUL")
     if not text.isascii():
         check_unicode(text, field)
     return text

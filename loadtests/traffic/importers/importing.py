@@ -18,7 +18,7 @@ from typing import Any, BinaryIO
 from loadtests.canonical import canonical
 from loadtests.evidence.store import make_directory, sync_directory
 from loadtests.traffic.importers.blocks import Block, table_blocks
-from loadtests.traffic.importers.detect import detect, is_list, shape_of
+from loadtests.traffic.importers.detect import TO_MAP, detect, is_list, shape_of
 from loadtests.traffic.importers.drafts import Draft
 from loadtests.traffic.importers.entries import (
     COUNTED,
@@ -214,7 +214,9 @@ class Reading:
             try:
                 line = self._read_rows(source)
             except Unreadable as error:
-                raise ImportRefused(f"{source.name}: {because(source, error)}") from None
+                # It names columns and fields of the file, as problems do.
+                why = self.redactor.field_name(because(source, error))
+                raise ImportRefused(f"{source.name}: {why}") from None
             if source.damage is not None:
                 self.log.add(Problem(line, "(file)", Reason.DAMAGED, source.damage))
             return source.document()
@@ -235,13 +237,18 @@ class Reading:
         for draft in drafts(format_, records, self._leave_aside):
             line = draft.line
             if isinstance(draft, Problem):
-                self.log.add(draft)
+                self._leave_out(draft)
             elif isinstance(draft, Block):
                 self._take_block(draft)
             else:
                 self._take(draft)
         sightings.check()
         return line
+
+    def _leave_out(self, problem: Problem) -> None:
+        """Its field's name, and the names and numbers of its detail, are as the file has them."""
+        clean = self.redactor.field_name
+        self.log.add(replace(problem, field=clean(problem.field), detail=clean(problem.detail)))
 
     def _leave_aside(self, name: str, count: int) -> None:
         name = name_shown(self.redactor.field_name(name))
@@ -269,7 +276,7 @@ class Reading:
             if self._donors:
                 entry = self._joined(entry, self._donors)
         except BadField as bad:
-            self.log.add(bad.at(draft.line))
+            self._leave_out(bad.at(draft.line))
         else:
             self.rows.keep(entry)
             self.redactor.count(changed)
@@ -336,6 +343,9 @@ class Donor:
 Divided = Callable[[Donor], Donors]
 
 
+DONOR_FIRST = "import that file by itself first (--map is for the trace alone), and give its rows.jsonl"
+
+
 def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -> Donor:
     """The donor set: a file of real text in a format that is known, such as the rows.jsonl of an import."""
     log = Log(file_shown(path), problems, refuse=wanted.refuse)
@@ -346,7 +356,10 @@ def read_donor(wanted: Wanted, path: Path, problems: BinaryIO, file: BinaryIO) -
         unpacked_limit=wanted.unpacked_limit,
     )
     reading = Reading(asked, log, Gathered(Spool(file), payloads=True))
-    source = reading.read()
+    try:
+        source = reading.read()
+    except ImportRefused as error:
+        raise ImportRefused(TO_MAP.sub(f"; {DONOR_FIRST}", str(error))) from None
     rows = reading.rows
     if not rows.has_text:
         raise ImportRefused(f"{file_shown(path)} holds no text to join{log.why()}")

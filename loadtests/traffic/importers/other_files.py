@@ -21,12 +21,29 @@ KINDS: tuple[tuple[bytes, str, str], ...] = (
     (b"\xff\xfe", "UTF-16 text", "save it as UTF-8"),
     (b"\xfe\xff", "UTF-16 text", "save it as UTF-8"),
 )
+# Names that stand together in no file of traffic. A look at the first bytes must do: a report may be one long object.
+RESULTS: tuple[tuple[str, tuple[bytes, ...]], ...] = (
+    ("GuideLLM", (b'"guidellm_version"',)),
+    ("AIPerf", (b'"metrics"', b'"x_request_id"')),
+    ("AIPerf", (b'"records"', b'"error_request_count"')),
+    ("vllm bench serve", (b'"model_id"', b'"num_prompts"', b'"request_rate"')),
+)
 TAR_AT, TAR = 257, b"ustar"
 LOOKED_AT = 4096
 # A text in UTF-8 has next to nothing of either; random bytes have a third, and text in another encoding at least the
 # letters that aren't English.
 MOST_ODD = 0.1
 CONTROLS = {chr(code) for code in range(32)} - set("\t\n\r\f") | {"\ufffd"}
+
+
+def check_no_result(head: bytes) -> None:
+    """Raises Unreadable where a file that is in no format of traffic looks like what a load generator measured."""
+    for tool, names in RESULTS:
+        if all(name in head for name in names):
+            raise Unreadable(
+                f"this looks like a result of {tool}, which is no traffic: bring it to a brief, on its tab Imported, "
+                "or read it with draftproof import-evidence"
+            )
 
 
 def check_text(head: bytes) -> None:

@@ -26,6 +26,7 @@ from loadtests.traffic.importers.detect import (
 from loadtests.traffic.importers.formats import Shape
 from loadtests.traffic.importers.mapped import INSTANT as AT
 from loadtests.traffic.importers.mapped import TEXTS
+from loadtests.traffic.importers.other_files import check_no_result
 from loadtests.traffic.importers.problems import Problem, Unreadable
 from loadtests.traffic.importers.records import json_lines, json_list, table
 from loadtests.traffic.importers.source import GZIP
@@ -127,6 +128,7 @@ def look(head: bytes) -> Look:
         known = json_format(plain) if shape == "json" else table_format(plain)
         if known:
             return Look(format=known, shape=shape)
+        check_no_result(plain)
         if shape == "csv" and is_plain_text(plain):
             # One prompt a line: as TSV, in which a comma or a quote is a character like any other.
             shape = "tsv"

@@ -44,7 +44,15 @@ def no_constant(name: str) -> NoReturn:
     raise ValueError(f"{name} is no JSON number")
 
 
-DECODER = JSONDecoder(parse_float=decimal, parse_constant=no_constant)
+def once_each(fields: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Which of two values under one name was meant nobody knows, and readers differ in which they take."""
+    found = dict(fields)
+    if len(found) < len(fields):
+        raise ValueError("an object has a name twice")
+    return found
+
+
+DECODER = JSONDecoder(parse_float=decimal, parse_constant=no_constant, object_pairs_hook=once_each)
 
 
 def not_json(error: Exception) -> str:
