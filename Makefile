@@ -7,7 +7,7 @@ PEERS := .venv-peers
 RUN := $(VENV)/bin
 
 .PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench bench-client \
-	format clean
+	bench-decision format clean
 
 install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
@@ -74,6 +74,10 @@ $(PEERS)/installed: requirements/bench-peers.txt
 # Rerun by hand on a quiet machine: an hour. Real-time priority, where it is allowed: BENCH_CLIENT="--realtime".
 bench-client: install $(PEERS)/installed
 	$(RUN)/python tests/benchmarks/client.py $(BENCH_CLIENT)
+
+# Two hours of two cores; goes on where it was ended. For example BENCH_DECISION="--hours 1 --only 0.06", or "--table".
+bench-decision: install
+	$(RUN)/python -m tests.benchmarks.decision $(BENCH_DECISION)
 
 format: install
 	$(RUN)/ruff format .

@@ -5,6 +5,7 @@ import os
 import click
 
 from decisions.commands.compare import compare
+from loadtests.commands.fit_costs import fit_costs_command
 from loadtests.commands.import_evidence import import_evidence_command
 from loadtests.commands.import_traffic import import_traffic
 from loadtests.commands.replay import replay
@@ -28,6 +29,7 @@ main.add_command(rerun)
 main.add_command(import_traffic)
 main.add_command(import_evidence_command)
 main.add_command(simulate)
+main.add_command(fit_costs_command)
 main.add_command(self_test_command)
 
 if __name__ == "__main__":

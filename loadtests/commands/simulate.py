@@ -25,7 +25,7 @@ from loadtests.evidence.manifest import (
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import write_durably
 from loadtests.evidence.summary import summarise
-from loadtests.simulator import PRESETS, Boot, EngineModel, SimulatedTrial, preset, read_model
+from loadtests.simulator import PRESETS, Boot, EngineModel, SimulatedTrial, preset, read_costs, read_model
 from loadtests.traffic.arrivals import derived_seed
 from loadtests.traffic.levels import Level
 from loadtests.traffic.plan import Segment, plan_level, segments
@@ -228,6 +228,11 @@ def settled(
 @click.option("--traffic", required=True, type=click.Path(exists=True, dir_okay=False, path_type=Path))
 @click.option("--preset", "name", default="cpu-2core", type=click.Choice(sorted(PRESETS)), show_default=True)
 @click.option("--model", "document", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Saved model.")
+@click.option(
+    "--costs",
+    type=click.Path(exists=True, dir_okay=False, path_type=Path),
+    help="Costs over the model's: see fit-costs.",
+)
 @click.option("--speculative", metavar="JSON", help="Speculative setting of a configuration; without it there is none.")
 @click.option(
     "--level", "levels", metavar="JSON", multiple=True, required=True, help="Load level as in a brief; several."
@@ -244,6 +249,7 @@ def simulate(
     traffic: Path,
     name: str,
     document: Path | None,
+    costs: Path | None,
     speculative: str | None,
     levels: tuple[str, ...],
     boots: int,
@@ -262,6 +268,7 @@ def simulate(
         raise Unusable(f"{out} is there and not empty: evidence is never written over")
     try:
         model = preset(name) if document is None else read_model(document)
+        model = model if costs is None else model.with_costs(read_costs(costs))
         rows = list(read_rows(traffic))
         seeds = {"boots": boots, "seed": seed, "content_seed": content_seed}
         wanted = settled(model, rows, levels, speculative, **seeds, control=control, wrap=wrap)

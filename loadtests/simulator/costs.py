@@ -5,7 +5,7 @@ CACM 52 (2009): reading the weights is a floor that every step pays; above a kne
 step takes longer than that, and the step grows linearly with them.
 """
 
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -62,3 +62,11 @@ class DrafterCost(Frozen):
         if k == 0:
             return self.idle_s
         return self.fixed_s + self.per_position_s * k + self.per_draft_token_s * drafted
+
+
+class Costs(Frozen):
+    """The costs of a step as a document of their own, to be laid over an engine model; drafters by method."""
+
+    schema_: Literal["draftproof.costs/1"] = Field("draftproof.costs/1", alias="schema")
+    round: RoundCost
+    drafters: dict[str, DrafterCost] = Field(default_factory=dict)

@@ -4,14 +4,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypeVar
 
 from pydantic import Field, ValidationError, model_validator
 
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import EngineArguments, Frozen, Speculative
 from loadtests.simulator.acceptance import Acceptance
-from loadtests.simulator.costs import DrafterCost, RoundCost
+from loadtests.simulator.costs import Costs, DrafterCost, RoundCost
+
+Document = TypeVar("Document", bound=Frozen)
 
 
 class Drafter(Frozen):
@@ -93,6 +95,18 @@ class EngineModel(Frozen):
         }
         return changed(self, {name: value for name, value in wanted.items() if value is not None})
 
+    def with_costs(self, costs: Costs) -> "EngineModel":
+        """The model at other costs; what its drafters get accepted and take of memory stays. Raises ValueError for a
+        drafter that it doesn't have."""
+        for method in costs.drafters:
+            if method not in self.drafters:
+                known = ", ".join(sorted(self.drafters)) or "none"
+                raise ValueError(f"the engine model {self.name} has no drafter for {method}; it has {known}")
+        drafters = {name: one.model_dump() for name, one in self.drafters.items()}
+        for method, cost in costs.drafters.items():
+            drafters[method]["cost"] = cost.model_dump()
+        return changed(self, {"round": costs.round.model_dump(), "drafters": drafters})
+
 
 def changed(model: EngineModel, fields: Mapping[str, object]) -> EngineModel:
     """As ``model_copy`` with an update, but validated."""
@@ -101,8 +115,17 @@ def changed(model: EngineModel, fields: Mapping[str, object]) -> EngineModel:
 
 def read_model(path: Path) -> EngineModel:
     """The model of a saved document; raises ValueError that names the file and the field."""
+    return read_document(path, EngineModel)
+
+
+def read_costs(path: Path) -> Costs:
+    """Saved costs, as ``draftproof fit-costs`` prints them; errors as in ``read_model``."""
+    return read_document(path, Costs)
+
+
+def read_document(path: Path, kind: type[Document]) -> Document:
     try:
-        return EngineModel.model_validate_json(path.read_bytes())
+        return kind.model_validate_json(path.read_bytes())
     except ValidationError as error:
         first = error.errors()[0]
         field = ".".join(str(part) for part in first["loc"]) or "(whole document)"
