@@ -52,9 +52,12 @@ def attainment_by_level(rows: Sequence[LevelAttainment]) -> Chart:
 
 
 def shown_range(rows: Sequence[LevelAttainment]) -> list[float]:
+    return shown_range_of([arm for row in rows for arm in (row.baseline, row.candidate)])
+
+
+def shown_range_of(arms: Sequence[Interval]) -> list[float]:
     """From the lowest bound to just over 100 %: a dot on the edge must stay whole."""
-    bounds = [bound for row in rows for arm in (row.baseline, row.candidate) for bound in arm if bound is not None]
-    lowest = 100 * min(bounds, default=0)
+    lowest = 100 * min((bound for arm in arms for bound in arm if bound is not None), default=0)
     return [max(-2.0, lowest - max(2.0, (100 - lowest) * 0.06)), 102]
 
 

@@ -22,11 +22,12 @@ from decisions.rules.who_may import may_start, may_write_brief
 from decisions.selectors import briefs as selectors
 from decisions.selectors.events import events_of_revision
 from decisions.selectors.level_pictures import levels_shown
-from decisions.selectors.pictures import forests, heat_map, held_out_pictures
+from decisions.selectors.pictures import heat_map, held_out_pictures
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
 from decisions.selectors.runs import DECIDED, trial_rows
 from decisions.selectors.seal import used_before
 from decisions.selectors.traffic import replayed_part, set_by_digest, text_gone
+from decisions.selectors.verdict_pictures import forests, ladder_rungs, trials
 from decisions.services.people import person
 from loadtests.models import Campaign
 
@@ -34,6 +35,7 @@ TABS = (
     ("brief", "Brief"),
     ("brief-tuning", "Tuning"),
     ("brief-held-out", "Held-out"),
+    ("brief-health", "Health"),
     ("brief-imported", "Imported"),
     ("brief-sign-off", "Sign-off"),
     ("brief-history", "History"),
@@ -96,6 +98,7 @@ def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         traffic_set = revision.traffic_set or set_by_digest(document.traffic.set)
         context["candidates"] = selectors.candidates_of(document.baseline, named)
         context["level_pictures"] = levels_shown(document, replayed_part(document))
+        context["rungs"] = ladder_rungs(document)
         context["used_before"] = used_before(revision, traffic_set)
         context["cautions"] = cautions(document) if revision.state == "draft" else []
     if revision.state == FROZEN:
@@ -153,7 +156,8 @@ def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         ],
         # No latency before the verdict: a look that the brief did not plan.
         "pictures": held_out_pictures(verdict) if verdict and listed else None,
-        "forests": forests(verdict.document) if verdict else [],
+        "forests": forests(verdict.document, context["levels"]) if verdict else [],
+        "trials": trials(context["document"], verdict.document) if verdict else [],
     }
     return render(request, "briefs/held_out.html", context)
 

@@ -15,10 +15,12 @@ from decisions.pages.access import posted_from, require
 from decisions.pages.brief_tabs import frame, revision_or_404
 from decisions.pages.gates import NOTHING_TO_SIGN, broken_checks, gates
 from decisions.pages.rows import requirement_row
+from decisions.rules.power import looks_taken, missing_evidence, powers
 from decisions.rules.states import approval_refusal
 from decisions.rules.who_may import may_sign
 from decisions.selectors.imported import standing, why_unjudged
 from decisions.selectors.pictures import heat_map, held_out_pictures
+from decisions.selectors.verdict_pictures import ladder, proof
 from decisions.services.people import person, relation
 from decisions.services.refused import Refused
 from decisions.services.sign_decision import refuse_unjudged, sign_decision, statement_to_sign
@@ -107,8 +109,17 @@ def render_sign_off(
     written = form or {"meaning": "", "reason": ""}
     signatures = list(revision.signatures.select_related("verdict", "release__route__service"))
     tuned = (revision.nomination or {}).get("rows", [])
+    document = revision.document
+    proved = proof(document, shown)
     context |= {
         "judged": shown,
+        "proof": proved,
+        "interval_confidence": interval_confidence(shown),
+        # Where the outcome is capacity, the ladder is the proof.
+        "ladder": None if proved and document.outcome.metric == "capacity" else ladder(document, shown),
+        "looks": looks_taken(document, shown),
+        "lacking": missing_evidence(shown) if shown["verdict"] == "INCONCLUSIVE" else [],
+        "powers": powers(document, shown["noise_floor"]),
         "pictures": pictures,
         "heat_map": None if pictures.completion or pictures.missing else heat_map(tuned, context["levels"]),
         "broke": broken_checks(shown["validity"]),
@@ -125,6 +136,13 @@ def render_sign_off(
         **stated(verdict, account, written),
     }
     return render(request, "briefs/sign_off.html", context, status=status)
+
+
+def interval_confidence(shown: dict[str, Any]) -> float:
+    """The two-sided one of every interval in the table: of the look, where more than one is planned."""
+    found = [row["interval_confidence"] for row in [*shown["outcome"], *shown["guardrails"]]]
+    whole: float = 2 * shown["confidence"] - 1
+    return next((one for one in found if one is not None), whole)
 
 
 def meanings(shown: dict[str, Any]) -> list[dict[str, str]]:

@@ -5,6 +5,7 @@ from django.urls import path
 from decisions.pages import (
     brief_tabs,
     briefs,
+    health,
     imported,
     inbox,
     ledger,
@@ -36,6 +37,7 @@ urlpatterns = [
     path(REVISION + "progress/", brief_tabs.progress, name="brief-progress"),
     path(REVISION + "tuning/", brief_tabs.tuning, name="brief-tuning"),
     path(REVISION + "held-out/", brief_tabs.held_out, name="brief-held-out"),
+    path(REVISION + "health/", health.health, name="brief-health"),
     path(REVISION + "imported/", imported.imported, name="brief-imported"),
     path(REVISION + "imported/new/", imported.new, name="brief-imported-new"),
     path("briefs/imported/<int:pk>/", imported.trial, name="brief-imported-trial"),

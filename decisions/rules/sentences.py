@@ -4,8 +4,8 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from decisions.rules.brief import Brief
-from decisions.rules.gates import Row
 from decisions.rules.measures import Measure
+from decisions.rules.requirements import Row
 from decisions.rules.validity import Check
 from decisions.rules.wording import at_level, change, confidence, counted, interval, quantity
 

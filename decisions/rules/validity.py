@@ -250,11 +250,15 @@ def boots_in_order(
     return {key: (both[0], both[1]) for key, both in ordered.items() if len(both) == 2}
 
 
-def arm_order(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
-    drawn = {
+def arm_order_drawn(brief: Brief) -> dict[str, list[tuple[str, str]]]:
+    return {
         "held-out": arm_orders(brief.rule.pairs, brief.rule.seed),
         "noise-floor": arm_orders(brief.rule.noise_floor_pairs, brief.rule.seed, arms=A_A_ARMS),
     }
+
+
+def arm_order(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    drawn = arm_order_drawn(brief)
     run = boots_in_order(by_arm(trials))
     wrong = [
         f"{purpose} pair {number + 1} ran {first.arm} before {second.arm}; the seed drew the other order."

@@ -13,12 +13,14 @@ from decisions.rules.behaviour import Behaviour
 from decisions.rules.brief import Brief, parse_brief
 from decisions.rules.capacity import capacity_rows
 from decisions.rules.evidence import TrialEvidence
-from decisions.rules.gates import Row, after_holm, broken_rows, guardrail_rows, outcome_rows
+from decisions.rules.guardrails import guardrail_rows
 from decisions.rules.level_summary import level_rows, pairs_as_run
 from decisions.rules.looks import belonging, judged_by, look_at
 from decisions.rules.noise_floor import noise_floor
 from decisions.rules.nomination import tuning_rows
+from decisions.rules.outcome import outcome_rows
 from decisions.rules.plain import plain
+from decisions.rules.requirements import Row, after_holm, broken_rows
 from decisions.rules.sentences import (
     fail_sentence,
     inconclusive_sentence,

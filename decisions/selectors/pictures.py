@@ -14,7 +14,6 @@ from decisions.charts.attainment import LevelAttainment, attainment_by_level
 from decisions.charts.completion import completion_ecdf
 from decisions.charts.draft_length import draft_length_heat_map
 from decisions.charts.figure import Chart, Interval
-from decisions.charts.pairs import pairs_forest
 from decisions.models import Verdict
 from decisions.rules.brief import Brief
 from decisions.rules.evidence import ALL, TrialEvidence, classes_of, completion_s
@@ -63,31 +62,6 @@ def heat_map(rows: Sequence[Mapping[str, Any]], levels: Sequence[str]) -> Chart 
 
 def ratio(candidate: float | None, baseline: float | None) -> float | None:
     return candidate / baseline if candidate is not None and baseline else None
-
-
-def forests(document: Mapping[str, Any]) -> list[Chart]:
-    """One picture per cell that must improve; a pair without a number can't be drawn."""
-    rows = [row for row in document["outcome"] if row["role"] == "improve"]
-    return [forest(row) for row in rows if row["pairs"] and row["difference"] is not None and drawn(row)]
-
-
-def drawn(row: Mapping[str, Any]) -> bool:
-    return all(pair["difference"] is not None for pair in row["pairs"])
-
-
-def forest(row: Mapping[str, Any]) -> Chart:
-    base = 0.0 if row["scale"] == "difference" else 1.0
-    low, high = (None if bound is None else base + bound for bound in (row["low"], row["high"]))
-    return pairs_forest(
-        cell=row["level"] if row["class"] == ALL else f"{row['level']}, {row['class']}",
-        metric=row["label"].split(",")[0].lower(),
-        values=[base + pair["difference"] for pair in row["pairs"]],
-        interval=Interval(base + row["difference"], low, high),
-        required=base + row["required"],
-        required_is="asked for",
-        scale="points" if row["scale"] == "difference" else "ratio",
-        confidence=row["interval_confidence"],
-    )
 
 
 def held_out_pictures(verdict: Verdict) -> HeldOutPictures:

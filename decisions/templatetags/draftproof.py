@@ -85,6 +85,8 @@ STATES = {
     "shown": ("check", "good", "shown"),
     "broken": ("cross", "bad", "broken"),
     "open": ("question", "wait", "not shown"),
+    "passed": ("check", "good", "passed"),
+    "not judged": ("question", "wait", "not judged"),
     "approve": ("check", "good", "approved"),
     "reject": ("cross", "bad", "rejected"),
     "request-changes": ("back", "wait", "changes requested"),
@@ -330,16 +332,8 @@ def lower_first(text: str) -> str:
 
 
 @register.filter
-def two_sided(confidence: Any) -> str:
-    """One-sided bounds at 95 % are shown as the 90 % interval they make together."""
-    return "–" if missing(confidence) else f"{100 * (2 * confidence - 1):.4g}{NARROW}%"
-
-
-@register.filter
-def effect(share: Any, scale: str) -> str:
-    if missing(share):
-        return "–"
-    return f"{100 * share:.1f} points" if scale == "difference" else f"{100 * share:.1f}{NARROW}%"
+def confidence(level: Any) -> str:
+    return "–" if missing(level) else f"{100 * level:.4g}{NARROW}%"
 
 
 # Neither the far end of an interval ("+2.4 to +5.0") nor what was asked for.

@@ -118,7 +118,8 @@ def house(transactional_db: None) -> House:
 @pytest.fixture
 def pages(house: House) -> dict[str, str]:
     """What is photographed, by name."""
-    tabs = {"brief": "brief", "tuning": "brief-tuning", "held-out": "brief-held-out", "sign-off": "brief-sign-off"}
+    names = ("tuning", "held-out", "health", "sign-off")
+    tabs = {"brief": "brief", **{name: f"brief-{name}" for name in names}}
     return {
         "inbox": "/",
         "services": "/services/",

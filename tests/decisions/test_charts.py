@@ -20,10 +20,14 @@ from decisions.charts import (
     pairs_forest,
 )
 from decisions.charts.arrivals import Busiest, Lane
+from decisions.charts.capacity import Climb, Rung, capacity_ladder
 from decisions.charts.classes import classes_of_both_sides
 from decisions.charts.figure import COLOURS
 from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
 from decisions.charts.levels import levels_over_time, line_of
+from decisions.charts.pairs import ClassPairs, classes_forest
+from decisions.charts.power import smallest_effects
+from decisions.charts.trials import trials_by_themselves
 
 STATIC = Path(__file__).parents[2] / "decisions" / "static" / "draftproof"
 
@@ -72,6 +76,44 @@ def forest(**changes: Any) -> Chart:
     return pairs_forest(**(numbers | changes))
 
 
+def by_class() -> Chart:
+    chat = ClassPairs("chat", [(1, 0.9), (3, None)], Interval(0.9, 0.8, 1.0))
+    none = ClassPairs("code", [(1, None), (3, None)], None)
+    one = ClassPairs("form", [(3, 0.8)], None)
+    return classes_forest("peak", "completion p50", [chat, none, one], scale="ratio", confidence=0.9, span=(0.7, 1.1))
+
+
+def power() -> Chart:
+    curve = [(4, 0.12), (6, 0.03), (48, 0.01), (96, 0.007)]
+    return smallest_effects(cell="peak", curve=curve, planned=(6, 0.03), asked=0.01, needed=48, scale="ratio")
+
+
+def ladder() -> Chart:
+    rungs = [Rung("calm", 1.0), Rung("ordinary", 2.0), Rung("peak", 4.0)]
+    climbs = [
+        Climb("baseline", 1.0, 4.0, False, [1.0, 0.93, 0.5]),
+        Climb("candidate", 4.0, None, True, [1.0, 0.99, None]),
+    ]
+    sentences = ["The baseline carries 1.", "The candidate carries 4."]
+    return capacity_ladder(rungs, climbs, target=0.95, peak=4.0, sentences=sentences)
+
+
+OWN = {
+    "pair": 0,
+    "arm": "baseline",
+    "level": "peak",
+    "attainment": 0.9,
+    "attainment_interval": [0.8, 0.95],
+    "completion_p50_s": 1.5,
+    "completion_p50_interval_s": [1.25, None],
+    "completion_p99_s": None,
+    "completion_p99_interval_s": None,
+    "slo_goodput_per_s": 0.45,
+    "preemptions": None,
+    "intervals_are": "95 % within the trial, by moving blocks",
+}
+
+
 LANES = [Lane("tuning", [(0, 10), (20, 30)]), Lane("held-out", [(10, 20)]), Lane("evaluation", [])]
 PROMPT = Measure("prompt length", "tokens")
 EVERY_CHART = {
@@ -79,6 +121,14 @@ EVERY_CHART = {
     "attainment": attainment(),
     "heat map": heat_map(),
     "pairs": forest(),
+    "pairs, one without a number": forest(values=[0.01, None], interval=None, required=None, confidence=None),
+    "pairs of one arm": forest(values=[5.0, 7.0], interval=None, required=6.0, scale="seconds"),
+    "two hundred pairs": forest(values=[0.01] * 200),
+    "pairs by class": by_class(),
+    "power": power(),
+    "ladder": ladder(),
+    "trials": trials_by_themselves("peak", [OWN], "attainment"),
+    "trials that never completed": trials_by_themselves("peak", [OWN], "completion_p99"),
     "arrivals": arrivals_over_time([3, 0, 1], bucket_s=10),
     "arrivals of parts": arrivals_over_time([3, 0, 1], bucket_s=10, lanes=LANES, busiest=Busiest(4, 3)),
     "lengths": length_histogram(PROMPT, Histogram([1, 2, 4], [5, 1]), Spread(1, 2, 3)),
@@ -238,6 +288,74 @@ def test_the_forest_holds_pairs_interval_and_limit() -> None:
         ("pair 4", "+2.0 points"),
         ("all pairs (90 % interval)", "+1.5 points (+0.2 points to +2.8 points)"),
         ("minimum improvement", "+2.0 points"),
+    )
+
+
+def test_a_pair_without_a_number_keeps_its_own_and_is_told() -> None:
+    chart = forest(values=[0.01, None, 0.03], numbers=[1, 2, 4])
+    assert chart.figure["data"][0]["y"] == [0, 2]
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["pair 1", "pair 2", "pair 4", "all pairs"]
+    assert chart.table.rows[1:3] == (("pair 2", "no number"), ("pair 4", "+3.0 points"))
+    assert "over 3 pairs: +1.5 points (+0.2 points to +2.8 points) at 90 % confidence; 1 of them without a number" in (
+        chart.caption
+    )
+
+
+def test_many_pairs_share_the_height_and_name_some() -> None:
+    chart = forest(values=[0.01] * 200)
+    names = chart.figure["layout"]["yaxis"]["ticktext"]
+    assert len(names) <= 13
+    assert (names[0], names[-1]) == ("pair 1", "all pairs")
+    assert chart.figure["layout"]["height"] < 500
+    assert len(chart.table.rows) == 202
+
+
+def test_classes_lie_under_each_other_and_gate_nothing() -> None:
+    chart = by_class()
+    assert chart.figure["layout"]["yaxis"]["ticktext"] == ["chat", "code", "form"]
+    assert chart.caption == (
+        "By class at peak, completion p50, with 90 % intervals: chat 0.90× (0.80× to 1.00×); code no number; "
+        "form 1 pair, no interval. Reported: they gate nothing."
+    )
+    assert chart.table.rows[:3] == (
+        ("chat", "pair 1", "0.90×"),
+        ("chat", "pair 3", "no number"),
+        ("chat", "all pairs", "0.90× (0.80× to 1.00×)"),
+    )
+
+
+def test_what_pairs_can_show_falls_to_what_was_asked() -> None:
+    chart = power()
+    assert chart.caption == (
+        "The smallest improvement that can be shown at peak: 3 % by the 6 pairs planned, 12 % by 4, 0.7 % by 96; "
+        "1 % takes 48 pairs."
+    )
+    assert chart.figure["data"][1]["x"] == [6, 48]
+    assert ("48", "1 %", "asked for") in chart.table.rows
+
+
+def test_what_is_asked_lies_within_the_picture_where_the_pairs_show_far_less() -> None:
+    chart = smallest_effects(
+        cell="peak", curve=[(4, 0.001), (8, 0.0005)], planned=(4, 0.001), asked=0.05, needed=4, scale="difference"
+    )
+    assert chart.figure["layout"]["yaxis"]["range"][1] > 5
+
+
+def test_a_ladder_tells_shown_open_and_broken_apart_and_that_its_top_is_censored() -> None:
+    chart = ladder()
+    assert chart.figure["data"][1]["marker"]["symbol"] == ["circle", "circle-open", "x"]
+    assert chart.figure["data"][3]["marker"]["symbol"] == "triangle-right"
+    assert chart.table.rows[1:] == (
+        ("ordinary", "2 requests/s", "93.0 %", "open", "99.0 %", "shown to hold"),
+        ("peak", "4 requests/s", "50.0 %", "shown not to hold", "–", "shown to hold"),
+    )
+
+
+def test_a_trial_by_itself_is_for_display_and_says_so() -> None:
+    chart = trials_by_themselves("peak", [OWN], "completion_p50")
+    assert "For display, never judged. The intervals: 95 % within the trial, by moving blocks." in chart.caption
+    assert chart.table.rows == (
+        ("pair 1", "baseline", "90.0 % (80.0 % to 95.0 %)", "1.5 s (1.25 s to …)", "never", "0.45 requests/s", "–"),
     )
 
 

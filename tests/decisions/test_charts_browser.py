@@ -15,6 +15,8 @@ from decisions.charts.arrivals import Busiest, Lane
 from decisions.charts.classes import classes_of_both_sides
 from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
 from decisions.charts.levels import levels_over_time, line_of
+from decisions.charts.trials import trials_by_themselves
+from tests.decisions.test_charts import OWN, by_class, ladder, power
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
@@ -42,6 +44,10 @@ CHARTS = [
         scale="points",
         confidence=0.9,
     ),
+    by_class(),
+    power(),
+    ladder(),
+    trials_by_themselves("peak", [OWN], "attainment"),
     arrivals_over_time(
         [1, 2], bucket_s=10, lanes=[Lane("tuning", [(0, 10)]), Lane("held-out", [(10, 20)])], busiest=Busiest(3, 1)
     ),

@@ -551,8 +551,7 @@ def test_every_brief_that_parses_gets_a_verdict(
         tags.seconds,
         tags.duration,
         tags.minutes,
-        tags.two_sided,
-        lambda value: tags.effect(value, "ratio"),
+        tags.confidence,
         lambda value: tags.span_of({"from": value, "to": value}),
     ],
 )

@@ -157,7 +157,8 @@ def test_a_chart_of_many_classes_takes_one_pass() -> None:
 
 
 @pytest.mark.parametrize(
-    ("timed", "note"), [(True, "A replay plays the other 10 % of the load."), (False, "Levels draw from the other 10 %.")]
+    ("timed", "note"),
+    [(True, "A replay plays the other 10 % of the load."), (False, "Levels draw from the other 10 %.")],
 )
 def test_what_is_left_is_only_replayed_where_it_has_times(timed: bool, note: str) -> None:
     kept = TEXT | {"skipped": {"longer than the context": 9000}}

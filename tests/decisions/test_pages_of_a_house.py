@@ -59,7 +59,8 @@ def tab(revision: BriefRevision, name: str = "brief") -> str:
 
 
 def pages_of(house: House) -> list[str]:
-    tabs = ("brief", "brief-tuning", "brief-held-out", "brief-imported", "brief-sign-off", "brief-history")
+    names = ("tuning", "held-out", "health", "imported", "sign-off", "history")
+    tabs = ("brief", *(f"brief-{name}" for name in names))
     finished = Boot.objects.filter(state="finished").latest("pk")
     return [
         *(reverse(name) for name in ("inbox", "inbox-running", "services", "briefs", "traffic", "runs", "runs-live")),
@@ -139,7 +140,7 @@ def test_held_out_shows_progress_and_failures_but_no_latency_before_the_verdict(
     assert "Progress and failures only" in page
     assert "lost" in page
     assert "1 timed out" in page
-    for forbidden in ("data-chart", "Completion p50", "attainment", "completion_ms"):
+    for forbidden in ("data-chart", "Completion p50", "attainment", "completion_ms", "Every pair", "Each trial"):
         assert forbidden not in page
     finished = house.measuring.campaigns.get(campaign__purpose="held-out").campaign.boots.filter(state="finished")
     boot_page = text(client.get(reverse("boot", args=[finished[0].pk])))
@@ -152,8 +153,24 @@ def test_held_out_shows_progress_and_failures_but_no_latency_before_the_verdict(
 
 def test_held_out_shows_its_pictures_once_the_verdict_exists(house: House, as_: Callable[[str], Client]) -> None:
     page = text(as_("owner").get(tab(house.in_review, "brief-held-out")))
-    assert page.count("data-chart") == 5
+    # Three levels: completion, pairs, pairs by class and each trial by itself; and attainment over all.
+    assert page.count("data-chart") == 13
     assert "Progress and failures only" not in page
+
+
+def test_health_says_before_the_verdict_what_will_be_asked_and_what_the_pairs_can_show(
+    house: House, as_: Callable[[str], Client]
+) -> None:
+    client = as_("owner")
+    page = text(client.get(tab(house.measuring, "brief-health")))
+    assert "Checked with the verdict" in page
+    assert "Did the client keep its times?" in page
+    assert re.search(r"Quiet: 4 pairs can show [\d.]+\s%; the brief asks for 5\s%", page)
+    # The noise floor's picture, and none of held-out trials.
+    assert (page.count("data-chart"), page.count('class="check ')) == (1, 0)
+    draft = text(client.get(tab(house.draft, "brief-health")))
+    assert "The noise floor isn’t known yet" in draft
+    assert "data-chart" not in draft
 
 
 def test_pictures_are_missing_with_a_reason_where_their_evidence_is(

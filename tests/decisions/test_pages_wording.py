@@ -201,8 +201,8 @@ def test_what_a_trial_can_vouch_for() -> None:
     assert token_words(554, None, True) == "the engine’s count is not known"
 
 
-def test_one_sided_confidence_is_shown_as_the_interval_it_makes() -> None:
-    assert tags.two_sided(0.95) == f"90{NARROW}%"
+def test_a_confidence_keeps_the_digits_that_matter() -> None:
+    assert (tags.confidence(0.9), tags.confidence(0.995)) == (f"90{NARROW}%", f"99.5{NARROW}%")
 
 
 def test_the_gist_of_an_event_puts_its_reason_first_and_shortens_digests() -> None:

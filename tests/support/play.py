@@ -80,18 +80,21 @@ def started_brief(route: Route, engineer: Account, *, path: Path = SUPPORT_ASSIS
     return revision
 
 
-def play(revision: BriefRevision, speed: Speed = helps_when_quiet, *, spread: float = 0.003) -> None:
-    """Runs every boot of every stage until the revision is no longer measuring."""
+def play(
+    revision: BriefRevision, speed: Speed = helps_when_quiet, *, spread: float = 0.003, neighbours: float = 0.01
+) -> None:
+    """Runs every boot of every stage until the revision is no longer measuring; ``neighbours`` is the share of the
+    machine that something else took meanwhile."""
     draw = random.Random(1)
     while revision.state == "measuring" and not revision.halted:
         boot = claim_boot(pool="cpu", worker="player", host="host")
         if boot is None:
             advance_brief(revision=revision)
             continue
-        run(boot, speed, 1 + draw.gauss(0, spread), draw)
+        run(boot, speed, 1 + draw.gauss(0, spread), draw, neighbours=neighbours)
 
 
-def run(boot: Boot, speed: Speed, boot_effect: float, draw: random.Random) -> None:
+def run(boot: Boot, speed: Speed, boot_effect: float, draw: random.Random, *, neighbours: float = 0.01) -> None:
     campaign = boot.campaign
     record_engine_group(boot=boot, group=0, leader_started=0, server=f"server-{boot.pk}")
     record_engine_ready(boot=boot, facts={"kv_cache_tokens": 46_592, "version": "0.32.0"})
@@ -107,7 +110,8 @@ def run(boot: Boot, speed: Speed, boot_effect: float, draw: random.Random) -> No
         indices = trial.segment["rows"]
         planned = plan_level([(i, rows[i]) for i in indices], level, seed=trial.segment["seed"], prefix=level.name)
         factor = speed(boot, level.name) * boot_effect
-        store(boot, trial, level, planned, [record(one, boot, level.name, factor, draw) for one in planned])
+        records = [record(one, boot, level.name, factor, draw) for one in planned]
+        store(boot, trial, level, planned, records, neighbours)
     finish_boot(boot=boot, died=False, reason="", log_digest="", log_tail="")
     # Boots must not overlap: real ones take minutes, these take none.
     Boot.objects.filter(pk=boot.pk).update(
@@ -153,7 +157,14 @@ def record(one: PlannedRequest, boot: Boot, level: str, factor: float, draw: ran
     )
 
 
-def store(boot: Boot, trial: Trial, level: Level, planned: list[PlannedRequest], records: list[RequestRecord]) -> None:
+def store(
+    boot: Boot,
+    trial: Trial,
+    level: Level,
+    planned: list[PlannedRequest],
+    records: list[RequestRecord],
+    neighbours: float,
+) -> None:
     evidence = evidence_store()
     plan = evidence.put(plan_content(planned, level))
     stored = evidence.put(records_content(records))
@@ -165,7 +176,7 @@ def store(boot: Boot, trial: Trial, level: Level, planned: list[PlannedRequest],
     }
     summary = summarise(records, window_s=level.duration_s) | {
         "evidence_class": "measured",
-        "neighbour_cpu_share": 0.01,
+        "neighbour_cpu_share": neighbours,
         "warm_up": {"planned": 4, "completed": 4},
     }
     start_trial(trial=trial)
