@@ -16,6 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from dataclasses import dataclass, field
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -208,7 +209,7 @@ def again(done: Done, count: int) -> bool:
     same = True
     for spread in PAIRS:
         found = [one for one in done.of("decision") if one["spread"] == spread and one["number"] < count]
-        for one in found:
+        for one in sorted(found, key=itemgetter("number")):
             drafters = {name: done.calibrations[spread, name]["drafter"] for name in one["truths"]}
             equal = decided(spread, one["number"], drafters)["truths"] == one["truths"]
             same = same and equal

@@ -52,12 +52,13 @@ def test_what_is_not_ours_belongs_to_neighbours(before: CpuTime, after: CpuTime,
 
 def test_a_busy_stranger_is_seen_and_a_busy_engine_is_not() -> None:
     spin = [sys.executable, "-c", "while True: pass"]
+    shares: list[tuple[float, float]] = []
     with subprocess.Popen(spin, start_new_session=True) as engine:
         try:
-            as_engine = neighbour_load(engine.pid, 0.5)
-            as_stranger = neighbour_load(os.getpgid(0), 0.5)
+            # Other work on this machine may add to both, and change in between; the difference is the spinning process.
+            while len(shares) < 30 and not any(ours < its for ours, its in shares):
+                shares.append((neighbour_load(engine.pid, 0.5), neighbour_load(os.getpgid(0), 0.5)))
         finally:
             engine.kill()
-    # Other work on this machine may add to both; the difference is the spinning process.
-    assert 0.0 <= as_engine <= as_stranger <= 1.0
-    assert as_stranger > 0.0
+    assert all(0.0 <= share <= 1.0 for pair in shares for share in pair)
+    assert shares[-1][0] < shares[-1][1]
