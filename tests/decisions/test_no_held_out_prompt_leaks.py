@@ -35,7 +35,6 @@ from loadtests.generator.unserved import unserved
 from loadtests.models import Boot, Campaign, TrafficImport, TrafficPart, TrafficSet, Trial
 from loadtests.planning import Purpose
 from loadtests.services.claim_boot import claim_boot
-from loadtests.services.create_campaign import create_campaign
 from loadtests.services.request_import import request_import
 from loadtests.services.run_import import run_import
 from loadtests.traffic.levels import Arrival, Level
@@ -43,6 +42,7 @@ from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import Row, rows_of
 from tests.conftest import PASSWORD
 from tests.support import house as houses
+from tests.support.campaigns import campaign_of
 from tests.support.house import House, build_house, person
 from tests.support.leaks import Secrets
 from workers import boots
@@ -394,20 +394,11 @@ def tuning_boot(sealed: Sealed) -> Boot:
     document = sealed.house.in_review.document
     hardware = document.baseline.hardware.model_copy(update={"pool": "elsewhere"})
     assert sealed.house.in_review.traffic_set
-    create_campaign(
+    campaign_of(
+        document.baseline.model_copy(update={"hardware": hardware}),
+        [Level(name="peak", arrival=Arrival(process="constant", rate=2), duration_s=5)],
+        sealed.house.in_review.traffic_set,
         purpose="tuning",
-        traffic_set=sealed.house.in_review.traffic_set,
-        brief_digest="c" * 64,
-        baseline=document.baseline.model_copy(update={"hardware": hardware}),
-        candidates={},
-        levels=[Level(name="peak", arrival=Arrival(process="constant", rate=2), duration_s=5)],
-        peak="peak",
-        pairs=4,
-        seed=1,
-        deadlines={},
-        budget_engine_minutes=10,
-        max_reattempts=1,
-        by="engineer",
     )
     boot = claim_boot(pool="elsewhere", worker="worker", host="host")
     assert boot is not None

@@ -22,10 +22,10 @@ from loadtests.evidence.store import EvidenceStore
 from loadtests.evidence.timeline import read_timeline
 from loadtests.models import Boot
 from loadtests.services.claim_boot import claim_boot
-from loadtests.services.create_campaign import create_campaign
 from loadtests.services.import_traffic import import_traffic
 from loadtests.simulator import preset, server
 from loadtests.traffic.levels import Arrival, Level
+from tests.support.campaigns import campaign_of
 from workers.boots import run_boot
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -72,20 +72,10 @@ def address(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
 @pytest.fixture
 def boot(settings: Any, tmp_path: Path) -> Boot:
     settings.HEARTBEAT_S = 1
-    create_campaign(
-        purpose="fallback",
-        traffic_set=import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"),
-        brief_digest="c" * 64,
-        baseline=CONFIGURATION,
-        candidates={},
-        levels=[Level(name="peak", arrival=Arrival(process="constant", rate=5), duration_s=2, drain_s=20)],
-        peak="peak",
-        pairs=4,
-        seed=1,
-        deadlines={},
-        budget_engine_minutes=10,
-        max_reattempts=1,
-        by="engineer",
+    campaign_of(
+        CONFIGURATION,
+        [Level(name="peak", arrival=Arrival(process="constant", rate=5), duration_s=2, drain_s=20)],
+        import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"),
     )
     claimed = claim_boot(pool="cpu", worker="worker", host="here")
     assert claimed is not None

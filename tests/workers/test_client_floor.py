@@ -17,9 +17,9 @@ from loadtests.evidence.manifest import document_of
 from loadtests.evidence.store import EvidenceStore
 from loadtests.models import Boot, Campaign
 from loadtests.services.claim_boot import claim_boot
-from loadtests.services.create_campaign import create_campaign
 from loadtests.services.import_traffic import import_traffic
 from loadtests.traffic.levels import Arrival, Level
+from tests.support.campaigns import campaign_of
 from workers import boots, client_floor
 from workers.engines import starting
 from workers.engines.base import EngineFailed
@@ -61,22 +61,7 @@ def plan() -> Callable[..., Campaign]:
     traffic = import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer")
 
     def create(levels: Sequence[Level], limit_ms: float | None) -> Campaign:
-        return create_campaign(
-            purpose="noise-floor",
-            traffic_set=traffic,
-            brief_digest="c" * 64,
-            baseline=BASELINE,
-            candidates={},
-            levels=levels,
-            peak=levels[-1].name,
-            pairs=4,
-            seed=1,
-            deadlines={},
-            budget_engine_minutes=10,
-            max_reattempts=1,
-            by="engineer",
-            max_client_lag_ms=limit_ms,
-        )
+        return campaign_of(BASELINE, levels, traffic, purpose="noise-floor", max_client_lag_ms=limit_ms)
 
     return create
 

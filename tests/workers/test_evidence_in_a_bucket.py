@@ -29,7 +29,6 @@ from loadtests.evidence.stores import evidence_store
 from loadtests.evidence.timeline import read_timeline
 from loadtests.models import Boot, TrafficImport, TrafficSet, Trial
 from loadtests.services.claim_boot import claim_boot
-from loadtests.services.create_campaign import create_campaign
 from loadtests.services.delete_text import delete_text
 from loadtests.services.import_traffic import import_traffic
 from loadtests.services.refused import Refused
@@ -41,6 +40,7 @@ from loadtests.traffic.rows import rows_of
 from tests.conftest import PASSWORD
 from tests.support import buckets
 from tests.support.buckets import FaultyServer
+from tests.support.campaigns import campaign_of
 from tests.support.play import play, started_brief
 from tests.workers.test_a_rehearsal import ENGINE
 from tests.workers.test_imports import OPTIONS
@@ -159,21 +159,7 @@ def boot(settings: Any, tmp_path: Path) -> Boot:
         arguments={"max_model_len": 4_096, "max_num_seqs": 64},
         hardware=Hardware(pool="cpu", accelerator="simulated"),
     )
-    create_campaign(
-        purpose="fallback",
-        traffic_set=imported(),
-        brief_digest="c" * 64,
-        baseline=baseline,
-        candidates={},
-        levels=[LEVEL],
-        peak="quiet",
-        pairs=4,
-        seed=1,
-        deadlines={},
-        budget_engine_minutes=10,
-        max_reattempts=1,
-        by="engineer",
-    )
+    campaign_of(baseline, [LEVEL], imported())
     claimed = claim_boot(pool="cpu", worker="worker", host="here")
     assert claimed is not None
     return claimed

@@ -24,11 +24,11 @@ from loadtests.generator.self_test import Floor
 from loadtests.models import Boot, Trial
 from loadtests.models.campaign import counted_boots
 from loadtests.services.claim_boot import claim_boot
-from loadtests.services.create_campaign import create_campaign
 from loadtests.services.give_up_boot import lose_silent_boots
 from loadtests.services.import_traffic import import_traffic
 from loadtests.simulator import preset
 from loadtests.traffic.levels import Arrival, Level
+from tests.support.campaigns import campaign_of
 from workers import boots, client_floor, left_behind, tasks
 from workers.engines.process_group import group_members
 
@@ -50,21 +50,7 @@ PATIENCE_S = 60.0
 @pytest.fixture
 def boot(settings: Any) -> Iterator[Boot]:
     settings.HEARTBEAT_S, settings.SIMULATED_SPEED = 1, 20.0
-    campaign = create_campaign(
-        purpose="fallback",
-        traffic_set=import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"),
-        brief_digest="c" * 64,
-        baseline=BASELINE,
-        candidates={},
-        levels=[LONG],
-        peak="peak",
-        pairs=4,
-        seed=1,
-        deadlines={},
-        budget_engine_minutes=10,
-        max_reattempts=1,
-        by="engineer",
-    )
+    campaign = campaign_of(BASELINE, [LONG], import_traffic(path=SUPPORT_ASSISTANT, name="demo", by="engineer"))
     yield claimed()
     for one in campaign.boots.exclude(engine_group=None):
         assert group_members(one.engine_group or 0) == []
