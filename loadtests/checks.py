@@ -1,4 +1,5 @@
-"""Can evidence be kept where the settings say? Asked by ``manage.py check`` and when a process starts."""
+"""Can evidence be kept where the settings say? Asked by ``manage.py check --deploy`` and when a web process or a worker
+starts; not by other commands, which would wait for a server that is away and needn't."""
 
 from typing import Any
 
@@ -11,7 +12,7 @@ from loadtests.evidence.stores import evidence_store
 HINT = "docs/evidence.md says which settings and rights the store needs."
 
 
-@register("evidence")
+@register("evidence", deploy=True)
 def check_evidence_store(**_: Any) -> list[CheckMessage]:
     """A server that is away for now is a warning: what needs it says so, and goes on when it is back."""
     try:

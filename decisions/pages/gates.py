@@ -8,7 +8,7 @@ from typing import Any
 
 from decisions.models import BriefRevision, Signature
 from decisions.rules.wording import share
-from decisions.selectors.seal import used_before
+from decisions.selectors.seal import Use, used_before
 
 # Below this a fallback still works, but the owner should see how well before relying on it.
 CARRIES = 0.9
@@ -22,7 +22,7 @@ class Gate:
 
 
 def gates(revision: BriefRevision, shown: Mapping[str, Any], signatures: Sequence[Signature]) -> list[Gate]:
-    used = len(used_before(revision))
+    used = used_before(revision)
     return [
         Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
         Gate("open" if used else "yes", used_words(used)),
@@ -37,10 +37,13 @@ def gates(revision: BriefRevision, shown: Mapping[str, Any], signatures: Sequenc
     ]
 
 
-def used_words(used: int) -> str:
+def used_words(used: Sequence[Use]) -> str:
     if not used:
         return "Held-out traffic unseen before"
-    return f"Held-out rows were read before, for {used} other brief{'' if used == 1 else 's'}"
+    known = sum(not use.unknown for use in used)
+    if not known:
+        return f"Held-out rows may have been read before: {used[0].unknown}"
+    return f"Held-out rows were read before, for {known} other brief{'' if known == 1 else 's'}"
 
 
 def validity_gate(checks: Sequence[Mapping[str, Any]]) -> Gate:

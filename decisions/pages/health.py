@@ -18,6 +18,7 @@ from decisions.pages.brief_tabs import frame, revision_or_404
 from decisions.pages.gates import REMEDIES
 from decisions.rules.health import Basis, boots_named
 from decisions.rules.power import looks_taken, powers
+from decisions.rules.saturation import saturated_cells
 from decisions.rules.wording import share
 from decisions.selectors.health import basis_of, floor_of
 from decisions.selectors.verdict_pictures import power_chart
@@ -135,7 +136,7 @@ def health(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     context = frame(revision, "brief-health", account)
     document, verdict = context["document"], revision.verdicts.last()
     checks, missing = check_rows(verdict) if verdict else ([], "")
-    floor = floor_of(revision, verdict) if document else None
+    floor, floor_missing = floor_of(revision, verdict) if document else (None, "")
     context |= {
         "verdict": verdict,
         "checks": checks,
@@ -144,6 +145,8 @@ def health(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         "asked": list(ASKS.values()),
         "powers": [(one, power_chart(one)) for one in powers(document, floor)] if floor else [],
         "floor": floor,
-        "looks": looks_taken(document, verdict.document if verdict else None) if document else [],
+        "saturated": saturated_cells(verdict.document) if verdict else (floor or {}).get("saturated", []),
+        "floor_missing": floor_missing,
+        "looks": looks_taken(document, verdict.document if verdict else None, context["taken"]) if document else [],
     }
     return render(request, "briefs/health.html", context)

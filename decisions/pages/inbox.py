@@ -6,6 +6,7 @@ from django.views.decorators.http import require_safe
 
 from decisions.pages.access import require
 from decisions.selectors import inbox as selectors
+from decisions.selectors.kept_text import not_removed_yet
 
 
 @require_safe
@@ -25,6 +26,8 @@ def inbox(request: HttpRequest) -> HttpResponse:
             "releases": selectors.in_force(now),
             "expires_soon": now + selectors.EXPIRES_SOON,
             "decisions": selectors.recent_decisions(),
+            # For those who run the installation: they alone can mend a store.
+            "not_removed": not_removed_yet() if "operator" in person.group_names else None,
         },
     )
 

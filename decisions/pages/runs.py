@@ -8,6 +8,7 @@ from django_htmx.http import HttpResponseClientRefresh
 from decisions.models import Account
 from decisions.pages.access import posted_from, require
 from decisions.pages.boot_facts import client_floor, engine_facts, trial_checks
+from decisions.pages.evidence_away import without_evidence
 from decisions.rules.who_may import may_declare_fault
 from decisions.selectors import runs as selectors
 from decisions.selectors.timelines import timeline_bytes, timelines_of
@@ -86,7 +87,7 @@ def records(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         content = evidence_store().get(trial.records_digest)
     except (EvidenceMissing, EvidenceDamaged) as error:
-        raise Http404(str(error)) from None
+        return without_evidence(request, error)
     return parquet(content, f"trial-{trial.pk}-{trial.records_digest[:12]}")
 
 
@@ -102,7 +103,7 @@ def timeline(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         content = timeline_bytes(trial)
     except (EvidenceMissing, EvidenceDamaged) as error:
-        raise Http404(str(error)) from None
+        return without_evidence(request, error)
     return parquet(content, f"trial-{trial.pk}-timeline-{trial.summary['timeline'][:12]}")
 
 

@@ -117,7 +117,7 @@ def render_sign_off(
         "interval_confidence": interval_confidence(shown),
         # Where the outcome is capacity, the ladder is the proof.
         "ladder": None if proved and document.outcome.metric == "capacity" else ladder(document, shown),
-        "looks": looks_taken(document, shown),
+        "looks": looks_taken(document, shown, context["taken"]),
         "lacking": missing_evidence(shown) if shown["verdict"] == "INCONCLUSIVE" else [],
         "powers": powers(document, shown["noise_floor"]),
         "pictures": pictures,

@@ -9,19 +9,21 @@ from typing import Any
 
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
-from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, HttpResponseBase, StreamingHttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 
 from decisions.models import Account, BriefRevision, Service
 from decisions.pages.access import posted_from, require
+from decisions.pages.evidence_away import without_evidence
 from decisions.pages.traffic_block import block, named
-from decisions.pages.traffic_privacy import chosen, deleted_words, privacy_context
+from decisions.pages.traffic_privacy import chosen, deleted_words, not_gone_yet, privacy_context
 from decisions.pages.traffic_words import arrives, burst_word, indices_of_dispersion, share_together, what_it_is
 from decisions.rules.brief import BadBrief
 from decisions.rules.may_carry import percent
 from decisions.rules.who_may import may_import_traffic, may_write_brief
 from decisions.selectors import traffic as selectors
+from decisions.selectors.kept_text import not_removed_yet
 from decisions.selectors.level_pictures import LevelsShown, levels_shown
 from decisions.selectors.traffic_imports import recent_imports
 from decisions.selectors.traffic_pictures import Sides, arrivals_chart, length_charts, own_seconds, sides
@@ -65,6 +67,7 @@ def traffic(request: HttpRequest) -> HttpResponse:
         "sets": [ListRow(row, arrives(row.known)) for row in selectors.set_rows()],
         "imports": recent_imports(),
         "kinds": selectors.PART_ORDER,
+        "not_removed": not_removed_yet(),
         "may_import": may_import_traffic(person(account)) is None,
     }
     return render(request, "traffic/list.html", context)
@@ -87,11 +90,15 @@ def delete_the_text(request: HttpRequest, pk: int) -> HttpResponse:
     try:
         if request.POST.get("sure") != "yes":
             raise Refused("tick that it can't be undone")
-        delete_text(traffic_set=found, by=account, reason=reason, also=chosen(found, also))
+        others = chosen(found, also)
+        delete_text(traffic_set=found, by=account, reason=reason, also=others)
     except Refused as refusal:
         context = set_context(found, account) | {"refusal": str(refusal), "reason": reason, "also": also}
         return render(request, "traffic/set.html", context, status=422)
-    messages.success(request, deleted_words(found))
+    if trouble := not_gone_yet([found, *others]):
+        messages.error(request, trouble)
+    else:
+        messages.success(request, deleted_words(found))
     return redirect("traffic-set", pk)
 
 
@@ -203,7 +210,7 @@ def page_of(found: TrafficSet, reason: str, number: str, *, of_donor: bool) -> P
 
 @require_safe
 @login_required
-def problems_file(request: HttpRequest, pk: int) -> StreamingHttpResponse:
+def problems_file(request: HttpRequest, pk: int) -> HttpResponseBase:
     require(request)
     found = get_object_or_404(selectors.traffic_sets(), pk=pk)
     if not found.problems_digest:
@@ -211,7 +218,7 @@ def problems_file(request: HttpRequest, pk: int) -> StreamingHttpResponse:
     try:
         lines = problem_lines(found.problems_digest)
     except (EvidenceMissing, EvidenceDamaged) as error:
-        raise Http404(str(error)) from None
+        return without_evidence(request, error)
     name = f"traffic-set-{found.pk}-problems.jsonl"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return StreamingHttpResponse(in_batches(lines), content_type="application/jsonl", headers=headers)

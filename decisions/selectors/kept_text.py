@@ -9,7 +9,7 @@ from datetime import datetime, timedelta
 from django.conf import settings
 
 from decisions.models import Service
-from loadtests.models import TrafficPart, TrafficSet
+from loadtests.models import Removal, TrafficPart, TrafficSet
 from loadtests.services.delete_text import holds_text
 
 
@@ -84,6 +84,24 @@ def others_with_its_text(traffic_set: TrafficSet) -> list[TrafficSet]:
     return [
         one for one in TrafficSet.objects.filter(pk__in=others, text_deleted_at=None).order_by("pk") if holds_text(one)
     ]
+
+
+@dataclass(frozen=True)
+class NotRemoved:
+    """What should be gone and still lies in the evidence store: of sets whose text was deleted, and how many files of
+    imports that failed."""
+
+    sets: list[TrafficSet]
+    others: int
+
+
+def not_removed_yet() -> NotRemoved | None:
+    digests = set(Removal.objects.values_list("digest", flat=True))
+    if not digests:
+        return None
+    of_sets = TrafficPart.objects.filter(digest__in=digests).exclude(set__text_deleted_at=None)
+    sets = TrafficSet.objects.filter(pk__in=of_sets.values("set")).defer("statistics").order_by("pk")
+    return NotRemoved(list(sets), len(digests - {*of_sets.values_list("digest", flat=True)}))
 
 
 def sets_of_one_text(pk: int) -> set[int]:

@@ -11,7 +11,7 @@ from django.db.models import QuerySet
 from decisions.models import BriefRevision, Event
 from decisions.rules.states import MEASURING
 from decisions.selectors.kept_text import is_joined, sets_of_one_text
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceUnreachable
 from loadtests.models import Campaign, TrafficPart, TrafficSet
 from loadtests.part_indexes import index_of
 from loadtests.traffic.part_index import seen_in
@@ -37,7 +37,8 @@ def may_open(*, brief_digest: str, part_digest: str, set_pk: int) -> str | None:
 class Use:
     """A revision for which the held-out rows were read. ``same_route`` is relative to the revision asked about.
 
-    ``through`` names another set whose rows it read, of which ``rows`` prompts stand in this held-out part too.
+    ``through`` names another set whose rows it read, of which ``rows`` prompts stand in this held-out part too;
+    ``unknown`` says why nobody can tell how many.
     """
 
     brief_id: int
@@ -49,6 +50,7 @@ class Use:
     same_route: bool = False
     through: str = ""
     rows: int = 0
+    unknown: str = ""
 
     @property
     def document(self) -> dict[str, object]:
@@ -113,11 +115,11 @@ def held_out_campaigns(part: TrafficPart) -> QuerySet[Campaign]:
     return campaigns().filter(purpose=Campaign.Purpose.HELD_OUT, part__digest=part.digest)
 
 
-def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int]]:
+def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int, str]]:
     """Campaigns, of whatever purpose, on other sets, and how many of this part's rows theirs held too: what one set
-    holds out, another split of the file, a longer file or an export that overlaps may have tuned on. Where an index is
-    lost nobody can tell, which counts as seen, with 0 rows."""
-    seen: dict[str, int | None] = {}
+    holds out, another split of the file, a longer file or an export that overlaps may have tuned on. Where an index
+    can't be read nobody can tell, which counts as seen, with 0 rows and the reason."""
+    seen: dict[str, int | str] = {}
     of_one_text = sets_of_one_text(part.set_id)
     others = campaigns().exclude(part__set=part.set_id).exclude(part__kind=part.kind, part__digest=part.digest)
     for campaign in others:
@@ -125,19 +127,21 @@ def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int]]:
         if digest not in seen:
             seen[digest] = rows_seen(part, campaign.part, of_one_text)
         rows = seen[digest]
-        if rows is None:
-            yield campaign, 0
+        if isinstance(rows, str):
+            yield campaign, 0, rows
         elif rows > max(FEW_ROWS, MOST_SEEN * part.rows):
-            yield campaign, rows
+            yield campaign, rows, ""
 
 
-def rows_seen(part: TrafficPart, other: TrafficPart, of_one_text: Container[int]) -> int | None:
-    """None where an index is lost; 0 where a part was stored before there were any. The times of a joined set are
-    those of a trace: what it shares with the sets ``of_one_text`` its prompts alone tell."""
+def rows_seen(part: TrafficPart, other: TrafficPart, of_one_text: Container[int]) -> int | str:
+    """Why nobody can tell where an index can't be read; 0 where a part was stored before there were any. The times of a
+    joined set are those of a trace: what it shares with the sets ``of_one_text`` its prompts alone tell."""
     try:
         mine, theirs = index_of(part), index_of(other)
+    except EvidenceUnreachable as error:
+        return f"the evidence store can’t be reached ({error})"
     except (EvidenceMissing, EvidenceDamaged):
-        return None
+        return "an index is missing"
     if not (mine and theirs):
         return 0
     joined = is_joined(part.set) or is_joined(other.set)
@@ -155,7 +159,7 @@ def reads_of(part: TrafficPart) -> list[tuple[str, datetime]]:
 def uses_through_other_sets(part: TrafficPart) -> list[Use]:
     """One for each revision, from its first campaign on."""
     uses: dict[tuple[int, int], Use] = {}
-    for campaign, rows in campaigns_that_saw(part):
+    for campaign, rows, unknown in campaigns_that_saw(part):
         revision = campaign.brief_campaign.revision
         earlier = uses.get(key_of(revision))
         uses[key_of(revision)] = Use(
@@ -167,6 +171,7 @@ def uses_through_other_sets(part: TrafficPart) -> list[Use]:
             reads=earlier.reads + 1 if earlier else 1,
             through=str(campaign.part.set),
             rows=max(rows, earlier.rows if earlier else 0),
+            unknown=unknown or (earlier.unknown if earlier else ""),
         )
     return list(uses.values())
 

@@ -26,7 +26,7 @@ def delete_expired_text(*, now: datetime | None = None) -> None:
 
 def delete_one(traffic_set: TrafficSet, reason: str) -> None:
     try:
-        delete_unless_measuring(traffic_set, by=ACTOR, reason=reason)
+        delete_unless_measuring([traffic_set], by=ACTOR, reason=reason)
     except Refused as refusal:
         logger.info("traffic set %s keeps its text past its retention: %s", traffic_set.pk, refusal)
     except Exception:

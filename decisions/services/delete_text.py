@@ -11,13 +11,14 @@ from decisions.services.refused import Refused
 from loadtests.journal import act
 from loadtests.models import TrafficSet
 from loadtests.services import delete_text as traffic
+from loadtests.services.remove_unwanted import remove_unwanted
 
 
 def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str, also: Sequence[TrafficSet] = ()) -> None:
     """Deletes the text of a set for good; its hashes, lengths, times and everything measured with it stay. Sets that
-    hold the same text keep it, unless they are among ``also``: then all of them are deleted, or none where one may not
-    be."""
-    whole = [*also, traffic_set]
+    hold the same text keep it, unless they are among ``also``: then all of them are deleted in one act, or none where
+    one may not be."""
+    whole = list(dict.fromkeys([*also, traffic_set]))
     for one in whole:
         check_may_delete(one, by)
     if is_too_short(reason):
@@ -25,13 +26,7 @@ def delete_text(*, traffic_set: TrafficSet, by: Account, reason: str, also: Sequ
     others = others_with_its_text(traffic_set)
     if strange := next((one for one in also if one not in others), None):
         raise Refused(f"{strange} holds none of this set's text: delete it on its own page")
-    for one in whole:
-        refuse_while_in_use(one)
-    # What can't be outlined can't be deleted, which must be known before the first of them is gone.
-    for one in whole:
-        traffic.keep_outlines(one, by.username)
-    for one in whole:
-        delete_unless_measuring(one, by=by.username, reason=reason.strip())
+    delete_unless_measuring(whole, by=by.username, reason=reason.strip())
 
 
 def check_may_delete(traffic_set: TrafficSet, by: Account) -> None:
@@ -40,15 +35,24 @@ def check_may_delete(traffic_set: TrafficSet, by: Account) -> None:
         refuse("traffic-text-delete", refusal, subject=f"traffic set {traffic_set.pk}", actor=by.username)
 
 
-def delete_unless_measuring(traffic_set: TrafficSet, *, by: str, reason: str) -> None:
-    """A measuring brief needs the rows between two of its campaigns too."""
-    refuse_while_measuring(traffic_set)
-    # Before the act, which others wait for; and what an outline is of must never go before the outline is kept.
-    traffic.keep_outlines(traffic_set, by)
+def delete_unless_measuring(whole: Sequence[TrafficSet], *, by: str, reason: str) -> None:
+    """A measuring brief needs the rows between two of its campaigns too.
+
+    No store is asked within the act, which others wait for: what an outline is of must never go before the outline is
+    kept, so outlines come before it; and the rows go after it, now or at a later sweep.
+    """
+    for one in whole:
+        refuse_while_in_use(one)
+    for one in whole:
+        traffic.keep_outlines(one, by)
     with act():
-        refuse_while_measuring(traffic_set)
-        still_in = others_with_its_text(traffic_set)
-        traffic.delete_text(traffic_set=traffic_set, by=by, reason=reason, still_in=still_in)
+        for one in whole:
+            refuse_while_measuring(one)
+            still_in = [other for other in others_with_its_text(one) if other not in whole]
+            traffic.let_go(one, by=by, reason=reason, still_in=still_in)
+    for one in whole:
+        one.refresh_from_db()
+    remove_unwanted()
 
 
 def refuse_while_in_use(traffic_set: TrafficSet) -> None:

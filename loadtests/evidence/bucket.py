@@ -49,6 +49,8 @@ logger = logging.getLogger(__name__)
 # A page waits for the server as long as a person does; what was measured is worth more patience.
 READ_PATIENCE_S, WRITE_PATIENCE_S = 10.0, 120.0
 FIRST_PAUSE_S, LONGEST_PAUSE_S = 0.25, 8.0
+# A page that reads a dozen files of a server that is away waits for the first of them alone.
+GIVEN_UP_S = 5.0
 # A larger file goes in parts of this size: S3 takes 10,000 of them, and none but the last under 5 MiB.
 PART_BYTES = 32 << 20
 CHUNK_BYTES = 1 << 20
@@ -115,6 +117,8 @@ class BucketStore(EvidenceStore):
         super().__init__(copies)
         self._bucket, self._place = address.bucket, f"s3://{address.bucket}"
         self._shelf = f"{address.prefix}/sha256/".lstrip("/")
+        # When a server that is away was given up last, and in which words.
+        self._given_up: tuple[float, str] | None = None
         self._storage = S3Storage(
             bucket_name=address.bucket,
             endpoint_url=address.endpoint or None,
@@ -158,7 +162,7 @@ class BucketStore(EvidenceStore):
         return content
 
     def check(self, wanted: str) -> None:
-        self._checked(wanted, self._insist(self.url(wanted), "read", lambda: digest_of(self._chunks(wanted))))
+        self._check(wanted, None)
 
     def file(self, wanted: str) -> Path:
         """A copy on this machine, checked each time; it stays for a day after this. Raises as ``get``."""
@@ -197,9 +201,11 @@ class BucketStore(EvidenceStore):
         self.path(wanted).unlink(missing_ok=True)
 
     def forget(self, wanted: str) -> None:
-        """Every version of it, where the bucket keeps versions, and the copy here."""
-        self._insist(self.url(wanted), "removed", lambda: self._remove(self._key(wanted)))
-        self.drop_copy(wanted)
+        """Every version of it, where the bucket keeps versions, and the copy here, which goes in any case."""
+        try:
+            self._insist(self.url(wanted), "removed", lambda: self._remove(self._key(wanted)))
+        finally:
+            self.drop_copy(wanted)
 
     def sweep(self, *, older_than_s: float) -> None:
         """Also the copies that nobody used for a day, and uploads that were never completed."""
@@ -210,8 +216,16 @@ class BucketStore(EvidenceStore):
     def _key(self, wanted: str) -> str:
         return f"{self._shelf}{place_of(wanted)}"
 
+    def _check(self, wanted: str, patience_s: float | None) -> None:
+        url = self.url(wanted)
+        self._checked(wanted, self._insist(url, "read", lambda: digest_of(self._chunks(wanted)), patience_s))
+
     def _insist(self, name: str, doing: str, act: Callable[[], T], patience_s: float | None = None) -> T:
-        """Does the act, again while what went wrong may pass by itself, and then says so with the object's name."""
+        """Does the act, again while what went wrong may pass by itself, and then says so with the object's name. Where
+        no patience is named, a server that was given up just now isn't asked."""
+        given_up = self._given_up
+        if patience_s is None and given_up and time.monotonic() < given_up[0] + GIVEN_UP_S:
+            raise EvidenceUnreachable(f"{name} could not be {doing}: {given_up[1]}")
         until = time.monotonic() + (READ_PATIENCE_S if patience_s is None else patience_s)
         pause = FIRST_PAUSE_S
         while True:
@@ -220,6 +234,7 @@ class BucketStore(EvidenceStore):
             except (BotoCoreError, ClientError) as error:
                 passing = may_pass(error)
                 if not passing or time.monotonic() + pause > until:
+                    self._given_up = (time.monotonic(), words(error)) if passing else None
                     why = f"{name} could not be {doing}: {words(error)}"
                     raise EvidenceUnreachable(why, passing=passing) from error
                 logger.warning("%s could not be %s, trying again: %s", name, doing, words(error))
@@ -266,7 +281,7 @@ class BucketStore(EvidenceStore):
         key = self._key(name)
         there = self._insist(self.url(name), "stored", lambda: bool(self._storage.exists(key)), WRITE_PATIENCE_S)
         if there:
-            self.check(name)
+            self._check(name, WRITE_PATIENCE_S)
         return there
 
     def _put_new(self, name: str, operation: str, **told: Any) -> None:
@@ -285,7 +300,7 @@ class BucketStore(EvidenceStore):
             return True
 
         if not self._insist(self.url(name), "stored", send, WRITE_PATIENCE_S):
-            self.check(name)
+            self._check(name, WRITE_PATIENCE_S)
 
     def _send_parts(self, name: str, opened: BinaryIO, source: Path) -> None:
         where = {"Bucket": self._bucket, "Key": self._key(name)}

@@ -6,42 +6,56 @@ from typing import Any
 from django.utils import timezone
 
 from loadtests import journal
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore, EvidenceUnreachable
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceStore
 from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import Campaign, TrafficPart, TrafficSet
 from loadtests.services.refused import Refused
+from loadtests.services.remove_unwanted import ask_removal, remove_unwanted
 from loadtests.traffic.outline import outline_lines
 
 
-def delete_text(*, traffic_set: TrafficSet, by: str, reason: str, still_in: Sequence[TrafficSet] = ()) -> None:
-    """Removes the rows of every part for good; an outline with their hashes, lengths and times stays. ``still_in`` are
-    the other sets that hold the same text, for the history.
+def delete_text(*, traffic_set: TrafficSet, by: str, reason: str) -> None:
+    """Removes the rows of every part for good; an outline with their hashes, lengths and times stays.
 
-    Raises Refused while the set is in use, or where there is nothing to delete. After a crash at any point the next
-    call finishes it: outlines are kept before a row is removed, and the set says so only once its rows are gone.
+    Raises Refused while the set is in use, or where there is nothing to delete. Outlines are kept first, outside the
+    act that lets the rows go; they are removed after it, by this process or, where that fails or the process dies, by a
+    later sweep: ``still_kept`` says what is left.
     """
     keep_outlines(traffic_set, by)
     with act():
-        # Read within the act: a campaign may have been planned on it since.
-        held = refused_or(TrafficSet.objects.get(pk=traffic_set.pk))
-        store = evidence_store()
-        parts = {part.kind: removed(part, store) for part in held.parts.order_by("kind")}
-        TrafficSet.objects.filter(pk=held.pk).update(text_deleted_at=timezone.now(), text_deleted_by=by)
-        journal.record(
-            "traffic-text-deleted",
-            subject=f"traffic set {held.pk}",
-            actor=by,
-            reason=reason,
-            digest=held.digest,
-            parts=parts,
-            still_in=[one.pk for one in still_in],
-        )
+        let_go(traffic_set, by=by, reason=reason)
     traffic_set.refresh_from_db()
+    remove_unwanted()
+
+
+def let_go(traffic_set: TrafficSet, *, by: str, reason: str, still_in: Sequence[TrafficSet] = ()) -> None:
+    """Within an act, and with its outlines kept: nobody may read the rows any more, and their removal is asked for.
+    ``still_in`` are the other sets that hold the same text, for the history. Raises as ``delete_text``."""
+    # Read within the act: a campaign may have been planned on it since.
+    held = refused_or(TrafficSet.objects.get(pk=traffic_set.pk))
+    parts = {part.kind: shown(part) for part in held.parts.order_by("kind")}
+    ask_removal([one["rows"] for one in parts.values() if not one["shared"]])
+    TrafficSet.objects.filter(pk=held.pk).update(text_deleted_at=timezone.now(), text_deleted_by=by)
+    journal.record(
+        "traffic-text-deleted",
+        subject=f"traffic set {held.pk}",
+        actor=by,
+        reason=reason,
+        digest=held.digest,
+        parts=parts,
+        still_in=[one.pk for one in still_in],
+    )
+
+
+def shown(part: TrafficPart) -> dict[str, Any]:
+    """The same rows may be a part of another set whose text is kept: then they stay, and only this set lets go."""
+    others = TrafficPart.objects.filter(digest=part.digest, set__text_deleted_at=None).exclude(set=part.set_id)
+    return {"rows": part.digest, "outline": part.outline_digest, "shared": others.exists()}
 
 
 def keep_outlines(traffic_set: TrafficSet, by: str) -> None:
-    """The first half of a deletion, outside its act: a part may have a million rows. Raises as ``delete_text``."""
+    """The first step of a deletion, outside its act: a part may have a million rows. Raises as ``delete_text``."""
     refused_or(traffic_set)
     missing = list(traffic_set.parts.filter(outline_digest="").order_by("kind"))
     if not missing:
@@ -108,21 +122,3 @@ def outlined(part: TrafficPart, store: EvidenceStore) -> str:
         # Sealed rows lie nowhere but in the store, even where their deletion fails; tuning rows may be read as a donor.
         if part.kind != TrafficPart.Kind.TUNING:
             store.drop_copy(part.digest)
-
-
-def removed(part: TrafficPart, store: EvidenceStore) -> dict[str, Any]:
-    """The same rows may be a part of another set whose text is kept: then they stay, and only this set lets go."""
-    others = TrafficPart.objects.filter(digest=part.digest, set__text_deleted_at=None).exclude(set=part.set_id)
-    shared = others.exists()
-    if not shared:
-        forgotten(part, store)
-    return {"rows": part.digest, "outline": part.outline_digest, "shared": shared}
-
-
-def forgotten(part: TrafficPart, store: EvidenceStore) -> None:
-    try:
-        store.forget(part.digest)
-    except EvidenceUnreachable as error:
-        raise Refused(f"the rows of {part} can't be removed: {error}") from None
-    except OSError as error:
-        raise Refused(f"the rows of {part} can't be removed: the disk failed, {error.strerror}") from None

@@ -14,11 +14,13 @@ from django.utils import timezone
 
 from loadtests import journal, uploads
 from loadtests.canonical import digest_of
-from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable, digest_of_file
+from loadtests.evidence.store import EvidenceUnreachable, digest_of_file
 from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
-from loadtests.models import TrafficPart, TrafficSet
+from loadtests.models import Removal, TrafficPart, TrafficSet
+from loadtests.naming import naming_lock
 from loadtests.services.give_service import give_service
+from loadtests.services.remove_unwanted import ask_removal, remove_unwanted
 from loadtests.statistics.resemblance import Sample, comparison
 from loadtests.traffic.columns import Columns, Int64, read_columns
 from loadtests.traffic.division import Alike, Division, divide, given
@@ -36,6 +38,8 @@ SHARES = {"tuning": 0.35, "held-out": 0.5, "evaluation": 0.15}
 SIMILARITY = 0.8
 LONGEST_NAME = 120
 LONGEST_SOURCE = 200
+# Whoever removes files waits for a store that is away no longer than that.
+NAMING_PATIENCE_S = 300.0
 SEARCHING = "looking for near-duplicates"
 NO_TEXT = "none: there is no text to compare"
 
@@ -267,33 +271,44 @@ def kept(files: Mapping[str, Path], scratch: Path) -> Iterator[None]:
             store.put_file(path)
         yield
     except BaseException:
-        # Where nobody can tell what is used, a sweep takes it away later.
-        with suppress(DatabaseError, EvidenceUnreachable):
-            drop_unused(store, files)
+        # Where nobody can tell what is used, what was left behind is looked through later.
+        with suppress(DatabaseError):
+            drop_unused(files)
             uploads.settled(scratch)
         raise
     uploads.settled(scratch)
 
 
-def drop_unused(store: EvidenceStore, digests: Collection[str]) -> None:
-    """Within an act: another import that is storing the same puts it again in its own."""
+def drop_unused(digests: Collection[str]) -> None:
+    """Asked for within an act, so that it is done sooner or later; another import that is storing the same puts it
+    again."""
     with act():
         # What a set whose text was deleted names is gone, and must not come back by an import that failed.
         used = {*TrafficPart.objects.filter(set__text_deleted_at=None).values_list("digest", flat=True)}
         used |= {*TrafficPart.objects.values_list("index_digest", flat=True)}
         used |= {*TrafficSet.objects.values_list("problems_digest", flat=True)}
-        for digest in set(digests) - used:
-            store.forget(digest)
+        ask_removal(set(digests) - used)
+    remove_unwanted()
 
 
 def created(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
+    """Nothing that the set names can be removed between the look whether it is there and the set."""
+    with naming_lock(patience_s=NAMING_PATIENCE_S) as mine:
+        if not mine:
+            raise EvidenceUnreachable("other files of the store are being removed, and that takes long")
+        put_again(found.files)
+        return written(found, name=name, by=by, service=service, also=also, since=since)
+
+
+def written(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
     with act():
         # Another import of the same file may have ended meanwhile.
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
             return still_there(known, name=name, by=by, service=service)
         check_not_deleted_meanwhile(text_digest(found.imported), since)
-        put_again(found.files)
+        # From here on something names them again.
+        Removal.objects.filter(digest__in=found.files).delete()
         one = TrafficSet.objects.create(
             name=name,
             digest=found.digest,

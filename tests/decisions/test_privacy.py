@@ -4,6 +4,7 @@ import errno
 import html
 import json
 from collections.abc import Callable
+from contextlib import nullcontext
 from datetime import timedelta
 from typing import Any
 
@@ -30,6 +31,8 @@ from loadtests.models import TrafficPart, TrafficSet, Trial
 from loadtests.services import delete_text as deleting
 from loadtests.services.import_traffic import import_traffic
 from loadtests.services.read_part import read_part
+from loadtests.services.remove_unwanted import still_kept
+from loadtests.services.sweep_evidence import sweep_evidence
 from loadtests.traffic.rows import Row, rows_of
 from tests.conftest import PASSWORD
 from tests.support.play import play, started_brief
@@ -76,7 +79,7 @@ def test_the_rows_go_and_an_outline_stays(traffic: TrafficSet, owner: Account, s
     rows = rows_by_part(traffic, store)
     delete_text(traffic_set=traffic, by=owner, reason=REASON)
     assert traffic.text_deleted_at is not None
-    assert traffic.text_deleted_by == "owner"
+    assert (traffic.text_deleted_by, still_kept(traffic)) == ("owner", [])
     kept = outlines(traffic, store)
     for part in traffic.parts.all():
         with pytest.raises(EvidenceMissing):
@@ -177,26 +180,29 @@ def test_lengths_have_no_text_to_delete(traffic: TrafficSet, operator: Account) 
         delete_text(traffic_set=traffic, by=operator, reason=REASON)
 
 
-@pytest.mark.parametrize("after", [1, 2, 3])
-def test_a_crash_between_two_files_is_made_good_by_the_next_call(
+@pytest.mark.parametrize("after", [0, 1, 2, 3])
+def test_a_crash_before_a_file_is_removed_is_made_good_by_the_next_sweep(
     traffic: TrafficSet, operator: Account, store: EvidenceStore, monkeypatch: pytest.MonkeyPatch, after: int
 ) -> None:
-    forget, gone = EvidenceStore.forget, []
+    forget, gone = EvidenceStore.forget, list[str]()
 
     def crashing(self: EvidenceStore, wanted: str) -> None:
-        forget(self, wanted)
-        gone.append(wanted)
         if len(gone) == after:
             raise KeyboardInterrupt
+        forget(self, wanted)
+        gone.append(wanted)
 
     monkeypatch.setattr(EvidenceStore, "forget", crashing)
-    with pytest.raises(KeyboardInterrupt):
+    with pytest.raises(KeyboardInterrupt) if after < 3 else nullcontext():
         delete_text(traffic_set=traffic, by=operator, reason=REASON)
     traffic.refresh_from_db()
-    assert traffic.text_deleted_at is None
-    assert not Event.objects.filter(kind="traffic-text-deleted").exists()
+    assert traffic.text_deleted_by == "operator"
+    assert len(still_kept(traffic)) == 3 - after
+    assert Event.objects.filter(kind="traffic-text-removed").exists() == (after == 3)
     monkeypatch.setattr(EvidenceStore, "forget", forget)
-    delete_text(traffic_set=traffic, by=operator, reason=REASON)
+    sweep_evidence()
+    assert still_kept(traffic) == []
+    assert Event.objects.filter(kind="traffic-text-removed").count() == 1
     assert {kind: len(lines) for kind, lines in outlines(traffic, store).items()} == {
         part.kind: part.rows for part in traffic.parts.all()
     }
@@ -214,21 +220,38 @@ def test_rows_that_are_damaged_are_not_outlined_and_not_removed(
     assert store.has(traffic.parts.get(kind="held-out").digest)
 
 
-@pytest.mark.parametrize(("step", "said"), [("put_file", "outlined"), ("forget", "removed")])
-def test_a_disk_that_fails_is_named_and_nothing_is_said_to_be_deleted(
-    client: Client, traffic: TrafficSet, operator: Account, monkeypatch: pytest.MonkeyPatch, step: str, said: str
-) -> None:
-    def failing(*_: object) -> None:
-        raise OSError(errno.ENOSPC, "No space left on device")
+def failing(*_: object) -> None:
+    raise OSError(errno.ENOSPC, "No space left on device")
 
-    monkeypatch.setattr(EvidenceStore, step, failing)
+
+def test_a_disk_that_takes_no_outline_is_named_and_nothing_is_deleted(
+    client: Client, traffic: TrafficSet, operator: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(EvidenceStore, "put_file", failing)
     client.force_login(operator)
     response = client.post(reverse("traffic-delete-text", args=[traffic.pk]), {"sure": "yes", "reason": REASON})
     assert response.status_code == 422
-    refusal = f"can't be {said}: the disk failed, No space left on device"
+    refusal = "can't be outlined: the disk failed, No space left on device"
     assert refusal in html.unescape(response.content.decode()).replace("\u2019", "'")
     traffic.refresh_from_db()
     assert traffic.text_deleted_at is None
+
+
+def test_a_disk_that_gives_no_row_up_is_named_and_tried_again(
+    client: Client, traffic: TrafficSet, operator: Account, store: EvidenceStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    client.force_login(operator)
+    with monkeypatch.context() as patched:
+        patched.setattr(EvidenceStore, "forget", failing)
+        said = {"sure": "yes", "reason": REASON}
+        response = client.post(reverse("traffic-delete-text", args=[traffic.pk]), said, follow=True)
+    assert "still lies in the evidence store: the disk failed, No space left on device" in response.content.decode()
+    traffic.refresh_from_db()
+    assert len(still_kept(traffic)) == 3
+    assert all(store.has(part.digest) for part in traffic.parts.all())
+    sweep_evidence()
+    assert still_kept(traffic) == []
+    assert not any(store.has(part.digest) for part in traffic.parts.all())
 
 
 @pytest.mark.parametrize("who", ["engineer", "second_owner", "auditor", "stranger"])
@@ -282,18 +305,18 @@ def test_a_set_that_fails_or_is_in_use_does_not_keep_the_others(
     set_privacy(service=service, retention_days=1, redactions=[], by=operator)
     measured = started_brief(route, engineer).traffic_set
     assert measured
-    failing, last = imported(service, seed=8), imported(service, seed=9)
-    for one in (measured, failing, last):
+    fails, last = imported(service, seed=8), imported(service, seed=9)
+    for one in (measured, fails, last):
         aged(one, 3)
 
-    def failing_once(traffic_set: TrafficSet, **options: Any) -> None:
-        if traffic_set == failing:
+    def failing_once(whole: list[TrafficSet], **options: Any) -> None:
+        if whole == [fails]:
             raise OSError("the disk failed")
-        delete_unless_measuring(traffic_set, **options)
+        delete_unless_measuring(whole, **options)
 
     monkeypatch.setattr("decisions.services.delete_expired_text.delete_unless_measuring", failing_once)
     delete_expired_text()
-    assert [deleted_by(one) for one in (measured, failing, last)] == ["", "", "draftproof"]
+    assert [deleted_by(one) for one in (measured, fails, last)] == ["", "", "draftproof"]
 
 
 def test_lengths_are_passed_over(service: Service, operator: Account, caplog: pytest.LogCaptureFixture) -> None:

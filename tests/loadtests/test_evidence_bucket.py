@@ -121,6 +121,26 @@ def test_a_server_that_stays_away_is_named_with_what_was_asked_for(
     assert copies(store) == []
 
 
+@pytest.mark.usefixtures("impatient")
+def test_a_server_that_was_given_up_just_now_is_not_asked_by_the_next_reader(
+    store: BucketStore, server: FaultyServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(evidence_bucket, "GIVEN_UP_S", 60.0)
+    other = store.put(b"abd")
+    server.fault = lambda *_: 503
+    with pytest.raises(EvidenceUnreachable, match="SlowDown"):
+        store.get(ABC)
+    server.fail()
+    server.asked.clear()
+    with pytest.raises(EvidenceUnreachable, match=f"{other[2:]} could not be read: SlowDown") as raised:
+        store.get(other)
+    assert (raised.value.passing, server.asked) == (True, [])
+    # What was measured is worth the question.
+    assert store.put(b"abc") == ABC
+    monkeypatch.setattr(evidence_bucket, "GIVEN_UP_S", 0.0)
+    assert store.get(other) == b"abd"
+
+
 def test_a_bucket_that_is_gone_is_named_and_not_waited_for(
     store: BucketStore, server: FaultyServer, bucket: Address, client: Any
 ) -> None:

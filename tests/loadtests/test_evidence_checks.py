@@ -11,6 +11,7 @@ from django.core.management import call_command
 from django.core.management.base import SystemCheckError
 
 from config.celery import require_evidence_store as required_by_workers
+from loadtests import uploads
 from loadtests.checks import check_evidence_store, require_evidence_store
 from loadtests.evidence.bucket import Address
 from loadtests.evidence.store import EvidenceStore
@@ -84,7 +85,17 @@ def test_the_check_command_fails_and_prints_no_key(kept_in_a_bucket: Address, s3
         with pytest.MonkeyPatch.context() as patched:
             patched.setattr("django.conf.settings.EVIDENCE_ENDPOINT", server.endpoint)
             with pytest.raises(SystemCheckError) as raised:
-                call_command("check", stdout=out, stderr=out)
+                call_command("check", deploy=True, tags=["evidence"], stdout=out, stderr=out)
     said = f"{out.getvalue()}{raised.value}"
     assert "403 Forbidden: the keys are not known there, or lack s3:ListBucket" in said
     assert not any(secret in said for secret in buckets.KEYS.values())
+
+
+def test_other_commands_do_not_ask_the_store(kept_in_a_bucket: Address, s3: str) -> None:
+    uploads.directory()
+    with buckets.faulty_server(s3) as server, pytest.MonkeyPatch.context() as patched:
+        patched.setattr("django.conf.settings.EVIDENCE_ENDPOINT", server.endpoint)
+        call_command("check", stdout=StringIO())
+        assert server.asked == []
+        call_command("check", deploy=True, tags=["evidence"], stdout=StringIO())
+        assert server.asked == ["HEAD"]

@@ -7,7 +7,8 @@ from decisions.models import Account
 from decisions.selectors.kept_text import others_with_its_text
 from decisions.services.delete_text import delete_text
 from decisions.services.refused import Refused
-from loadtests.models import TrafficSet
+from loadtests.models import Removal, TrafficSet
+from loadtests.services.remove_unwanted import still_kept
 
 
 class Command(BaseCommand):
@@ -36,10 +37,20 @@ class Command(BaseCommand):
             raise CommandError(f"there is no account {options['by']}") from None
         except Refused as refusal:
             raise CommandError(str(refusal)) from None
-        for one in [found, *also]:
-            self.stdout.write(f"the text of traffic set {one.pk} is deleted")
+        kept = {one.pk: still_kept(one) for one in [found, *also]}
+        for pk in [pk for pk in kept if not kept[pk]]:
+            self.stdout.write(f"the text of traffic set {pk} is deleted")
         for one in others_with_its_text(found):
             self.stdout.write(f"traffic set {one.pk}, {one.name}, still holds the same text or some of it")
+        if trouble := [f"traffic set {pk}: {why(removals)}" for pk, removals in kept.items() if removals]:
+            raise CommandError(
+                f"{'; '.join(trouble)}. Nobody can use it any more, and its removal is tried again every half hour"
+            )
+
+
+def why(removals: list[Removal]) -> str:
+    trouble = next((one.trouble for one in removals if one.trouble), "an import is storing files")
+    return f"its text still lies in the evidence store ({trouble})"
 
 
 def set_of(number: int) -> TrafficSet:
