@@ -20,6 +20,7 @@ from decisions.pages.brief_tabs import frame, revision_or_404
 from decisions.pages.uploads import NO_ROOM, WELCOME, path_of, result_too_large, trouble_of
 from decisions.rules.imported import lacking
 from decisions.rules.who_may import may_import_evidence
+from decisions.rules.wording import arm_said
 from decisions.selectors import imported as selectors
 from decisions.services.import_evidence import OPEN, arms_of, import_evidence, read_apart
 from decisions.services.people import person
@@ -83,6 +84,7 @@ def imported(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         "others": [row for row in rows if row.trial.pk not in shown],
         "set_aside": [row for row in every if row not in rows],
         "comparisons": compared,
+        "unread": list(dict.fromkeys(row.unread for row in every if row.unread)),
         "lacking": lacking([row.summary for row in rows]),
         "may_import": context["document"] is not None and may_change(revision, account),
     }
@@ -146,7 +148,7 @@ def taken(request: HttpRequest, context: dict[str, Any], form: ResultForm, accou
         return writing(request, context, form, [("", f"{error}. Nothing was kept: try again later.")], status=503)
     except OSError:
         return writing(request, context, form, [("", NO_ROOM.sentence)], status=NO_ROOM.status)
-    messages.success(request, f"Imported as the {trial.arm} at {trial.level}. No approval can rest on it.")
+    messages.success(request, f"Imported as {arm_said(trial.arm)} at {trial.level}. No approval can rest on it.")
     address = reverse("brief-imported", args=[context["brief"].pk, context["revision"].number])
     return JsonResponse({"to": address}, status=201) if is_script(request) else redirect(address)
 

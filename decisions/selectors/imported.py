@@ -60,6 +60,8 @@ class ImportedRow:
     others: list[tuple[str, int]]
     attainment: float | None
     why_not: str
+    # Why its records can't be read, where the file told of its requests.
+    unread: str = ""
 
     @property
     def summary(self) -> Mapping[str, Any]:
@@ -96,7 +98,11 @@ def why_unjudged(revision: BriefRevision) -> str:
 
 def row_of(trial: ImportedTrial, document: Brief | None) -> ImportedRow:
     statuses: dict[str, int] | None = trial.summary["statuses"]
-    attainment, why_not = attained(trial, document)
+    attainment, why_not, unread = None, "", ""
+    try:
+        attainment, why_not = attained(trial, document)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        why_not = unread = str(error)
     return ImportedRow(
         trial=trial,
         label=label(trial.tool),
@@ -105,11 +111,13 @@ def row_of(trial: ImportedTrial, document: Brief | None) -> ImportedRow:
         others=[(name, count) for name, count in (statuses or {}).items() if count and name != "completed"],
         attainment=attainment,
         why_not=why_not,
+        unread=unread,
     )
 
 
 def attained(trial: ImportedTrial, document: Brief | None) -> tuple[float | None, str]:
-    """Requests within the brief's deadline ÷ requests planned, or why that can't be said."""
+    """Requests within the brief's deadline ÷ requests planned, or why that can't be said. Raises EvidenceMissing or
+    EvidenceDamaged."""
     if not trial.records_digest:
         return None, "the file tells of no single request"
     if trial.summary["recorded"] != trial.summary["planned"]:
@@ -117,10 +125,7 @@ def attained(trial: ImportedTrial, document: Brief | None) -> tuple[float | None
     deadline = deadline_of(document, trial.level)
     if deadline is None:
         return None, "the brief has no deadline for it"
-    try:
-        return attainment_of(trial.records_digest, deadline.first_token_s, deadline.completion_s)
-    except (EvidenceMissing, EvidenceDamaged) as error:
-        return None, str(error)
+    return attainment_of(trial.records_digest, deadline.first_token_s, deadline.completion_s)
 
 
 def deadline_of(document: Brief | None, level: str) -> Deadline | None:
@@ -159,7 +164,7 @@ def comparisons(rows: Sequence[ImportedRow], document: Brief | None) -> list[Com
     found = [
         (latest.get((level.name, BASELINE)), latest.get((level.name, candidate.name)))
         for level in document.levels
-        for candidate in document.candidates
+        for candidate in document.all_candidates
     ]
     return [compared(one, other, document) for one, other in found if one and other]
 

@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 from collections.abc import Callable, Sequence
@@ -15,11 +16,13 @@ from decisions.models import Account, BriefRevision, ImportedTrial
 from decisions.rules.brief import BadBrief, Brief
 from decisions.rules.states import DRAFT, FROZEN, MEASURING
 from decisions.rules.who_may import may_import_evidence
+from decisions.rules.wording import arm_said
 from decisions.services.move_revision import subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests import uploads
+from loadtests.credentials import without_credentials
 from loadtests.evidence.foreign import EvidenceRefused, ImportedManifest
 from loadtests.evidence.foreign import import_evidence as read_here
 from loadtests.evidence.records import read_records
@@ -31,6 +34,8 @@ OPEN = (DRAFT, FROZEN, MEASURING)
 BASELINE = "baseline"
 # A page waits so long for a file to be read; 50 MB of details take about two seconds.
 PAGE_LIMIT_S = 120
+# For the process itself, should nobody be there to end it.
+PAST_THE_LIMIT_S = 10
 RUNS_LISTED = 20
 # What tells the runs of a file apart, under the tools' names.
 TELLING = ("type_", "rate", "request_rate", "streams", "max_concurrency", "concurrency")
@@ -39,8 +44,12 @@ Read = Callable[[Path, Path, str], dict[str, Any]]
 
 
 def read_apart(path: Path, out: Path, wanted: str) -> dict[str, Any]:
-    """In a process of its own: a file that takes too much time or memory ends that, and not the web server."""
+    """In a process of its own: a file that takes too much time or memory ends that, and not the web server; and it ends
+    with the web server."""
+    memory = settings.RESULT_MEMORY_BYTES
+    bounds = [str(os.getpid()), str(int(PAGE_LIMIT_S) + PAST_THE_LIMIT_S), str(memory)]
     command = [sys.executable, "-m", "config.cli", "import-evidence", str(path), "--format", wanted, "--out", str(out)]
+    command += ["--bounds", *bounds]
     try:
         done = subprocess.run(  # noqa: S603 - a format of ours, and paths that we have drawn
             command, cwd=settings.BASE_DIR, capture_output=True, text=True, timeout=PAGE_LIMIT_S, check=False
@@ -52,6 +61,11 @@ def read_apart(path: Path, out: Path, wanted: str) -> dict[str, Any]:
         ) from None
     if done.returncode == 2:
         raise EvidenceRefused(done.stderr.strip().removeprefix("Error: "))
+    if done.returncode == 3:
+        raise EvidenceRefused(
+            f"reading it took more than {memory / 1e9:g} GB of memory: import a shorter run, or let whoever runs this "
+            "installation raise DRAFTPROOF_RESULT_MEMORY_GB or import it with manage.py import_evidence"
+        )
     if done.returncode:
         raise EvidenceRefused(
             "the process that read it died, as one does that is out of memory: import a shorter run, or have it "
@@ -91,7 +105,8 @@ def import_evidence(
             raise Refused(str(error)) from None
         chosen = chosen_run(runs, place / "runs", run)
         trial = stored(place / "runs" / chosen["directory"], chosen)
-    trial.revision, trial.arm, trial.level, trial.note, trial.imported_by = revision, arm, level, note, by.username
+    trial.revision, trial.arm, trial.level, trial.imported_by = revision, arm, level, by.username
+    trial.note = without_credentials(note)
     record(trial, by)
     return trial
 
@@ -102,14 +117,14 @@ def check_place(revision: BriefRevision, arm: str, level: str) -> None:
         document = revision.document
     except BadBrief as error:
         raise Refused(f"the draft can't be read, so nobody knows its arms and levels: {error}") from None
-    if arm not in (arms := arms_of(document)):
-        raise Refused(f"arm: this brief has no {arm!r}; it has {', '.join(arms)}")
+    if arm != BASELINE and not document.has_candidate(arm):
+        raise Refused(f"arm: this brief has no {arm!r}; it has {', '.join(arms_of(document))}")
     if level not in (levels := [one.name for one in document.levels]):
         raise Refused(f"level: this brief has no {level!r}; it has {', '.join(levels)}")
 
 
 def arms_of(document: Brief) -> list[str]:
-    return [BASELINE, *(one.name for one in document.candidates)]
+    return [BASELINE, *(one.name for one in document.all_candidates)]
 
 
 def check_open(revision: BriefRevision) -> None:
@@ -198,8 +213,8 @@ def record(trial: ImportedTrial, by: Account) -> None:
         known = revision.imported_trials.filter(**same).first()
         if known:
             raise Refused(
-                f"run {known.run} of this file stands here already as the {known.arm} at {known.level} (imported trial "
-                f"{known.pk}): set that one aside first"
+                f"run {known.run} of this file stands here already as {arm_said(known.arm)} at {known.level} (imported "
+                f"trial {known.pk}): set that one aside first"
             )
         trial.save(force_insert=True)
         # Whoever brings evidence has a hand in what is decided.

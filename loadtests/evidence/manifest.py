@@ -9,9 +9,10 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, JsonValue
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
 
 from loadtests.canonical import canonical
+from loadtests.credentials import command_without_credentials
 
 NANOSECONDS = 1_000_000_000
 SHA256 = r"^[0-9a-f]{64}$"
@@ -96,6 +97,13 @@ class Manifest(Frozen):
     client: Client
     neighbour_cpu_share: float | None = Field(None, description="of the machine, what neither engine nor client took")
     self_test: dict[str, JsonValue] | None = Field(None, description="what the client adds, told before the boot")
+    died: str | None = Field(None, min_length=1, description="how the engine died, in this trial or before it")
+
+    @model_serializer(mode="wrap")
+    def without_a_death(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:
+        """Trials whose engine lived keep the bytes that they had before a manifest could tell of a death."""
+        document: dict[str, Any] = handler(self)
+        return document if self.died else {name: one for name, one in document.items() if name != "died"}
 
 
 def manifest_content(manifest: Manifest) -> bytes:
@@ -159,7 +167,7 @@ def this_client(command: Iterable[str], accelerators: Iterable[str] = ()) -> Cli
         host=this_host(accelerators),
         python=platform.python_version(),
         packages=installed(),
-        command=tuple(command),
+        command=tuple(command_without_credentials(command)),
     )
 
 

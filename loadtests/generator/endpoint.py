@@ -9,6 +9,8 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import JsonValue
 
+from loadtests.credentials import address_without_credentials
+
 Api = Literal["chat", "completions"]
 APIS: tuple[Api, ...] = get_args(Api)
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
@@ -20,7 +22,9 @@ def normalise(base_url: str) -> str:
     """The address with its API version: ``http://host:8000``, ``…/`` and ``…/v1`` all become ``http://host:8000/v1``."""
     parts = urlsplit(base_url)
     if parts.scheme not in PORTS or not parts.hostname:
-        raise ValueError(f"the base URL must start with http:// or https:// and name a host: {base_url!r}")
+        # Somebody's password may stand where the host should.
+        shown = address_without_credentials(base_url)
+        raise ValueError(f"the base URL must start with http:// or https:// and name a host: {shown!r}")
     if parts.username or parts.password or parts.query or parts.fragment:
         # It is written into the manifest, so it may carry no secret.
         raise ValueError("the base URL must carry no user name, password, query or fragment")

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable
 
+from loadtests.credentials import without_credentials
 from loadtests.generator.answer import Answer, Outcome, brief_text, error_outcome, outcome_of_code, parse
 from loadtests.generator.http_answer import SIZE, BadAnswer, HttpAnswer
 from loadtests.generator.sse import EventParser
@@ -128,6 +129,6 @@ class Hearing:
     def _told(self, text: str) -> str:
         """The reason in the body of an HTTP error, whether it is JSON or a page; where a redirect points to."""
         if "location" in self._http.headers:
-            return f"redirect to {self._http.headers['location']}, not followed"
+            return f"redirect to {without_credentials(self._http.headers['location'])}, not followed"
         said = error_outcome(parse(text), "error")
         return (said.error if said else None) or text

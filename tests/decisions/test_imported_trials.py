@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import psutil
 import pytest
 from django.conf import settings as configured
 from django.core.files.uploadedfile import SimpleUploadedFile
@@ -38,7 +42,7 @@ from loadtests.canonical import digest
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.foreign import EvidenceRefused
 from loadtests.evidence.foreign import import_evidence as read_here
-from loadtests.evidence.store import EvidenceStore
+from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable
 from loadtests.services.import_traffic import import_traffic
 from tests.conftest import PASSWORD
 from tests.loadtests.test_foreign_evidence import guidellm
@@ -48,6 +52,7 @@ from tests.support.play import TARGET, play
 pytestmark = pytest.mark.django_db
 
 REASON = "It was measured on another machine."
+ROOT = Path(__file__).resolve().parent.parent.parent
 # The demo's deadlines for every other class are 5 s to the first token and 20 s to completion.
 SLOW: dict[str, Any] = {"first_s": 6.0}
 SCRIPT = {"X-Requested-With": "XMLHttpRequest"}
@@ -543,6 +548,29 @@ def test_a_draft_that_cannot_be_read_says_so(draft: BriefRevision, as_engineer: 
     assert "This draft can’t be read yet" in text(as_engineer.get(tab(draft, "brief-imported-new"), follow=True))
 
 
+def test_what_people_say_of_it_keeps_no_password(bring: Bring) -> None:
+    trial = bring(note="from https://me:s3cret@files/x?token=s3cret")
+    assert trial.note == "from https://files/x?token=[hidden]"
+
+
+def test_the_tab_says_that_the_store_is_away(
+    draft: BriefRevision, bring: Bring, as_engineer: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    trial = bring()
+    times_of.cache_clear()
+
+    def away(*_: object) -> None:
+        raise EvidenceUnreachable("s3://house could not be read: SlowDown")
+
+    monkeypatch.setattr(EvidenceStore, "get", away)
+    page = as_engineer.get(tab(draft))
+    assert page.status_code == 200
+    assert "Not everything that was imported can be read now" in text(page)
+    assert "s3://house could not be read: SlowDown." in text(page)
+    one = as_engineer.get(reverse("brief-imported-trial", args=[trial.pk]))
+    assert (one.status_code, "s3://house could not be read: SlowDown." in text(one)) == (200, True)
+
+
 # Reading apart
 
 
@@ -556,6 +584,59 @@ def test_a_process_that_dies_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(EvidenceRefused, match="the process that read it died"):
         service.read_apart(written(tmp_path / "result.json", bench()), tmp_path / "out", "auto")
+
+
+AT_START = "import config.cli, psutil; print(psutil.Process().memory_info().vms)"
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="address space is bounded on Linux")
+def test_a_file_that_takes_too_much_memory_is_refused_with_the_limit(tmp_path: Path, settings: Any) -> None:
+    at_start = subprocess.run([sys.executable, "-c", AT_START], cwd=ROOT, capture_output=True, check=True)
+    settings.RESULT_MEMORY_BYTES = int(at_start.stdout) + (100 << 20)
+    path = written(tmp_path / "result.json", bench() | {"label": "x" * 50_000_000, "commit": ["y"] * 5_000_000})
+    with pytest.raises(
+        EvidenceRefused, match=r"reading it took more than \d\.\d+ GB of memory: .*DRAFTPROOF_RESULT_MEMORY_GB"
+    ):
+        service.read_apart(path, tmp_path / "out", "auto")
+    assert not (tmp_path / "out").exists()
+
+
+READ_APART = """
+import django, pathlib, sys
+django.setup()
+from decisions.services.import_evidence import read_apart
+read_apart(pathlib.Path(sys.argv[1]), pathlib.Path(sys.argv[2]), "auto")
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the kernel of Linux ends it")
+def test_reading_ends_with_the_process_that_waits_for_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DRAFTPROOF_VAR", str(tmp_path / "var"))
+    monkeypatch.setenv("DJANGO_SETTINGS_MODULE", "config.settings")
+    os.mkfifo(endless := tmp_path / "result.json")
+    command = [sys.executable, "-c", READ_APART, str(endless), str(tmp_path / "out")]
+    with subprocess.Popen(command, cwd=ROOT) as web:
+        # The reader opens it after it was bound, and then waits for more.
+        writing = open_where_it_is_read(endless)
+        try:
+            (reader,) = psutil.Process(web.pid).children()
+            assert "import-evidence" in reader.cmdline()
+            web.kill()
+            reader.wait(30)
+        finally:
+            web.kill()
+            os.close(writing)
+    assert not psutil.pid_exists(reader.pid)
+
+
+def open_where_it_is_read(pipe: Path) -> int:
+    until = time.monotonic() + 60
+    while True:
+        try:
+            return os.open(pipe, os.O_WRONLY | os.O_NONBLOCK)
+        except OSError:
+            assert time.monotonic() < until, "nobody reads it"
+            time.sleep(0.05)
 
 
 # The command

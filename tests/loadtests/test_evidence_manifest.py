@@ -61,6 +61,14 @@ def test_a_manifest_of_the_first_schema_is_still_read() -> None:
     assert (found.schema_, found.digests.timeline, found.rerun_of) == ("draftproof.manifest/1", None, None)
 
 
+def test_a_death_is_told_and_a_life_changes_no_byte() -> None:
+    lived, died = manifest_content(manifest()), manifest_content(manifest(died="exit 137"))
+    assert b"died" not in lived
+    assert json.loads(died) == json.loads(lived) | {"died": "exit 137"}
+    assert [read_manifest(one).died for one in (lived, died)] == [None, "exit 137"]
+    assert document_of(died)["died"] == "exit 137"
+
+
 def test_the_processor_is_named_as_the_kernel_names_it() -> None:
     told = "processor\t: 0\nmodel name\t: AMD EPYC 7763 64-Core Processor\nflags\t: fpu\n"
     assert processor_named(told) == "AMD EPYC 7763 64-Core Processor"

@@ -428,6 +428,49 @@ def test_secrets_and_prompts_of_a_report_stay_behind(imported: Import) -> None:
     assert found.manifest()["base_url"] == "https://serving:8000/v1"
 
 
+URL = "https://me:s3cret@serving/v1?api_key=s3cret"
+ERROR = f"ClientError: 401, url='{URL}', sent Authorization: Bearer s3cret-77"
+
+
+def with_credentials() -> Iterator[dict[str, Any] | bytes]:
+    """A result of each tool with a credential in every text that may be kept."""
+    remarks = {
+        "api_key": "s3cret",
+        "served_at": URL,
+        "command": "vllm bench serve --api-key s3cret --header 'Token: s3cret'",
+    }
+    yield VLLM | {"errors": ["", ERROR, ERROR, "", ""], "label": URL, "model_id": URL, **remarks}
+    error = {"type": "ClientError", "code": 401, "message": ERROR}
+    yield lines(aiperf(0), aiperf(1, error=error, metadata={"x_request_id": URL}))
+    yield {
+        "aiperf_version": URL,
+        "input_config": {
+            "endpoint": {"model_names": [URL], "urls": ["me:s3cret@serving:8000"]},
+            "loadgen": {"token": "s3cret"},
+        },
+        "request_count": {"unit": "requests", "avg": 3},
+        "benchmark_id": URL,
+    }
+    report = guidellm()
+    report["metadata"]["guidellm_version"] = URL
+    report["benchmarks"][0]["requests"]["errored"][0]["info"]["error"] = ERROR
+    report["benchmarks"][0]["config"]["strategy"] |= {"access_token": "s3cret", "target": URL}
+    report["benchmarks"][0]["config"]["backend"] |= {"model": URL, "target": "https://me:s3?cret@serving/v1"}
+    yield report
+
+
+@pytest.mark.parametrize(
+    "content", list(with_credentials()), ids=["vllm", "aiperf records", "aiperf summary", "guidellm"]
+)
+def test_no_credential_of_a_file_is_kept_or_told(imported: Import, content: dict[str, Any] | bytes) -> None:
+    found = imported(content, name="of token=s3cret.json")
+    assert "s3cret" not in json.dumps(found.summary).replace(str(found.out), "")
+    assert "s3cret" not in json.dumps(found.manifest())
+    if found.manifest()["digests"]["records"]:
+        assert not any("s3cret" in str(value) for one in found.records() for value in one.values())
+    assert "[hidden]" in json.dumps(found.manifest())
+
+
 def test_numbers_over_nothing_are_left_out(imported: Import) -> None:
     aggregates = imported(guidellm()).manifest()["aggregates"]
     name = "metrics.time_to_first_token_ms"

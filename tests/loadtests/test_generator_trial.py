@@ -324,10 +324,22 @@ def test_the_version_may_be_left_out(address: str) -> None:
     assert Endpoint(address, "m", api="completions").path == "/v1/completions"
 
 
-@pytest.mark.parametrize("address", ["h:8000", "ftp://h", "http://", "http://user:secret@h", "http://h/v1?key=secret"])
+@pytest.mark.parametrize(
+    "address",
+    [
+        "h:8000",
+        "ftp://h",
+        "http://",
+        "http://user:secret@h",
+        "http://h/v1?key=secret",
+        "user:secret@h:8000",
+        "ftp://user:secret@h",
+    ],
+)
 def test_addresses_that_are_refused(address: str) -> None:
-    with pytest.raises(ValueError, match="the base URL must"):
+    with pytest.raises(ValueError, match="the base URL must") as refused:
         Endpoint(address, "m")
+    assert "secret" not in str(refused.value)
 
 
 def test_the_documentation_names_every_status() -> None:

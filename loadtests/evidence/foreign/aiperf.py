@@ -5,7 +5,6 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from loadtests.evidence.foreign.addresses import without_secrets
 from loadtests.evidence.foreign.reading import (
     Request,
     Run,
@@ -15,7 +14,7 @@ from loadtests.evidence.foreign.reading import (
     settings_of,
     status_of_code,
 )
-from loadtests.evidence.foreign.values import Value, clean, leaves
+from loadtests.evidence.foreign.values import Value, address, clean, leaves
 from loadtests.evidence.records import Status
 
 TOOL = "AIPerf"
@@ -222,7 +221,7 @@ def run_of_summary(document: Value) -> Run:
     statuses = told_statuses(document, metrics)
     names = config.at("endpoint", "model_names").raw
     model = names[0] if isinstance(names, list) and names else config.at("endpoint", "model_name").raw
-    address = config.at("endpoint", "url").raw or config.at("endpoint", "urls").raw
+    urls = config.at("endpoint", "url").raw or config.at("endpoint", "urls").raw
     seconds = metrics["benchmark_duration"]
     window_ns = (
         duration(Value({"value": seconds["avg"].raw, "unit": seconds["unit"].raw}, seconds.path)) if seconds else 0
@@ -231,7 +230,7 @@ def run_of_summary(document: Value) -> Run:
         tool=TOOL,
         tool_version=version_of(document),
         model=clean(model) if isinstance(model, str) else None,
-        base_url=without_secrets(address[0] if isinstance(address, list) and address else address),
+        base_url=address(urls[0] if isinstance(urls, list) and urls else urls),
         window_s=window_ns / 10**9 if window_ns else None,
         settings={
             **settings_of(document, ("start_time", "end_time", "was_cancelled", "benchmark_id", "schema_version")),

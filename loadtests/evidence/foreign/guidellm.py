@@ -2,9 +2,8 @@
 
 from collections.abc import Iterator
 
-from loadtests.evidence.foreign.addresses import without_secrets
 from loadtests.evidence.foreign.reading import Request, Run, aggregates_of, counted, settings_of, text_sha256
-from loadtests.evidence.foreign.values import Value, clean, leaves
+from loadtests.evidence.foreign.values import Value, address, clean, leaves
 from loadtests.evidence.records import Status
 
 TOOL = "GuideLLM"
@@ -67,7 +66,7 @@ def run_of(benchmark: Value, version: str | None) -> Run:
         epoch=True,
         tool_version=version,
         model=text_or_none(backend["model"]),
-        base_url=without_secrets(backend["target"].raw),
+        base_url=address(backend["target"].raw),
         window_s=benchmark["duration"].duration_s() or None,
         settings=settings_of(config["strategy"]) | {"run_index": config["run_index"].count()},
         planned=sum(statuses.values()) if statuses else None,

@@ -9,6 +9,7 @@ from typing import Any, Literal
 
 from pydantic import JsonValue
 
+from loadtests.credentials import HIDDEN, names_a_credential
 from loadtests.evidence.foreign.values import Value, clean, plain
 from loadtests.evidence.records import RequestRecord, Status
 
@@ -164,8 +165,12 @@ def aggregates_of(found: Iterator[tuple[str, int | float, str | None]]) -> dict[
 
 
 def settings_of(value: Value, names: Iterable[str] | None = None) -> dict[str, JsonValue]:
-    """The texts, numbers and truth values among the fields, under the tool's names."""
+    """The texts, numbers and truth values among the fields, under the tool's names. A text under the name of a
+    credential is none that may be kept."""
     found = value.fields()
     wanted = found if names is None else [name for name in names if name in found]
-    kept = {clean(name): plain(found[name]) for name in wanted}
+    kept = {
+        clean(name): HIDDEN if isinstance(found[name], str) and names_a_credential(name) else plain(found[name])
+        for name in wanted
+    }
     return {name: one for name, one in kept.items() if one is not None}

@@ -8,6 +8,8 @@ from typing import Any
 
 from pydantic import JsonValue
 
+from loadtests.credentials import address_without_credentials, without_credentials
+
 NANOSECONDS = 1_000_000_000
 UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NANOSECONDS, "sec": NANOSECONDS, "seconds": NANOSECONDS}
 MAX_COUNT = 2**31 - 1
@@ -17,6 +19,8 @@ MAX_INSTANT_NS = 2**62
 LONGEST_S = 10_000_000
 MAX_SAFE_INTEGER = 2**53 - 1
 LONGEST_TEXT = 300
+# What is hidden makes a text shorter, so more of it is looked at than is kept.
+ROOM = 10
 
 Key = str | int
 
@@ -29,9 +33,16 @@ class BadField(Exception):
 
 
 def clean(text: str, limit: int = LONGEST_TEXT) -> str:
-    """One line that UTF-8 and every database can hold, cut: a NUL and half of a surrogate pair become U+FFFD."""
+    """One line that UTF-8 and every database can hold, without credentials, cut: a NUL and half of a surrogate pair
+    become U+FFFD. Every text that is kept of a file goes through here."""
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-    return " ".join(whole.replace("\0", "\ufffd").split())[:limit]
+    line = " ".join(whole.replace("\0", "\ufffd").split())
+    return without_credentials(line[: ROOM * limit])[:limit]
+
+
+def address(raw: object) -> str | None:
+    """A server's address without user, password, query and fragment; None where it is no text."""
+    return clean(address_without_credentials(raw)) or None if isinstance(raw, str) else None
 
 
 def spelt(path: tuple[Key, ...]) -> str:

@@ -1,18 +1,13 @@
-import ctypes
-import os
-import signal
-import sys
 from argparse import ArgumentParser
 from typing import Any
 
 from django.conf import settings
 from django.core.management.base import BaseCommand, CommandError
 
+from loadtests.apart import Orphaned, bound
 from loadtests.models import TrafficImport
 from loadtests.services.run_import import carry_out
 
-# Of prctl: the signal that a process gets when its parent dies (linux/prctl.h).
-PR_SET_PDEATHSIG = 1
 # After the worker's own limit, for a worker that isn't there any more.
 PAST_THE_LIMIT_S = 60
 
@@ -26,18 +21,11 @@ class Command(BaseCommand):
         parser.add_argument("--watched-by", required=True, type=int, help="the worker's process, whose end ends this")
 
     def handle(self, *args: Any, **options: Any) -> None:
-        end_with(options["watched_by"])
+        try:
+            bound(parent=options["watched_by"], seconds=settings.IMPORT_LIMIT_S + PAST_THE_LIMIT_S)
+        except Orphaned as error:
+            raise CommandError(str(error)) from None
         wanted = TrafficImport.objects.get(pk=options["import"])
         if (wanted.state, wanted.worker) != (TrafficImport.State.RUNNING, options["worker"]):
             raise CommandError(f"{wanted} is {wanted.state}, and not this worker's")
         carry_out(wanted, options["worker"])
-
-
-def end_with(parent: int) -> None:
-    """The kernel ends this process with its parent, and at the limit: an expression that runs would hear no thread, nor
-    a handler of ours."""
-    signal.alarm(int(settings.IMPORT_LIMIT_S) + PAST_THE_LIMIT_S)
-    if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
-    if os.getppid() != parent:
-        raise CommandError("its worker has ended")

@@ -1,0 +1,101 @@
+"""What looks like a key, a token or a password is in nothing that is kept."""
+
+import time
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from loadtests.credentials import (
+    HIDDEN,
+    address_without_credentials,
+    command_without_credentials,
+    names_a_credential,
+    without_credentials,
+)
+from loadtests.evidence.manifest import this_client
+
+
+@pytest.mark.parametrize(
+    ("text", "left"),
+    [
+        ("https://me:s3cret@serving:8000/v1?key=s3cret", "https://serving:8000/v1?key=[hidden]"),
+        (
+            "401, url='https://me:s3c?re/t@host/v1?api_key=s3cret&n=1'",
+            "401, url='https://host/v1?api_key=[hidden]&n=1'",
+        ),
+        ("http://me:s3c@ret@host:80/x and ftp://s3cret@host", "http://host:80/x and ftp://host"),
+        ("http://me:12345@host", "http://host"),
+        ("Authorization: Bearer s3cret.x", "Authorization: [hidden]"),
+        ("Authorization: Basic czNjcmV0OnM=", "Authorization: [hidden]"),
+        ("sent bearer s3cret-1234", "sent bearer [hidden]"),
+        ("vllm bench serve --api-key s3cret --model m", "vllm bench serve --api-key [hidden] --model m"),
+        ("--hf-token=s3cret --header 'X-Api-Key: s3cret'", "--hf-token=[hidden] --header 'X-Api-Key: [hidden]'"),
+        ('{"api_key": "s3c ret", "model": "m"}', '{"api_key": [hidden], "model": "m"}'),
+        ('"{\\"api_key\\": \\"s3cret\\", \\"n\\": 1}"', '"{\\"api_key\\": [hidden], \\"n\\": 1}"'),
+        (
+            "?X-Amz-Credential=s3cret&X-Amz-Signature=s3cret&a=1",
+            "?X-Amz-Credential=[hidden]&X-Amz-Signature=[hidden]&a=1",
+        ),
+        ("?access_token=s3cret#x", "?access_token=[hidden]"),
+        ("password: s3cret, again", "password: [hidden], again"),
+    ],
+)
+def test_the_value_is_hidden_and_the_rest_stays(text: str, left: str) -> None:
+    assert without_credentials(text) == left
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "Too Many Requests",
+        "https://host:8000/v1/a@b",
+        "https://host/path?user=a@b",
+        "http://[::1]:8000/x@y",
+        "max_tokens=5 stop_token_ids=[2] eos_token=</s> first_token=0.25",
+        "--api-key-env SERVING_KEY",
+        "Bearer authentication required",
+        "the tokenizer: Qwen/Qwen3",
+    ],
+)
+def test_what_is_none_stays(text: str) -> None:
+    assert without_credentials(text) == text
+
+
+@given(st.text(), st.text())
+def test_it_hides_the_same_once_and_twice(one: str, other: str) -> None:
+    hidden = without_credentials(f"{one} https://me:s3cret@host/?token=s3cret {other}")
+    assert "s3cret" not in hidden
+    assert without_credentials(hidden) == hidden
+
+
+@pytest.mark.parametrize("text", ["a" * 3_000, "api" * 1_000, "--" * 1_500, "://a:" * 600, "token " * 500, '"' * 3_000])
+def test_no_text_takes_long(text: str) -> None:
+    began = time.process_time()
+    without_credentials(f"key {text}")
+    assert time.process_time() - began < 1
+
+
+@pytest.mark.parametrize(
+    ("address", "left"),
+    [
+        ("me:s3cret@serving:8000/v1", "serving:8000/v1"),
+        ("https://me:s3?cret@host/v1?x=s3cret#s3cret", "https://host/v1"),
+        ("https://host:8000/v1", "https://host:8000/v1"),
+        ("h:8000", "h:8000"),
+    ],
+)
+def test_an_address_keeps_its_host_and_path(address: str, left: str) -> None:
+    assert address_without_credentials(address) == left
+
+
+def test_a_command_hides_the_argument_after_an_option_too() -> None:
+    command = ["draftproof", "x", "--api-key", "s3cret", "--base-url", "http://me:s3cret@h", "-H", "X-Api-Key: s3cret"]
+    left = ("draftproof", "x", "--api-key", HIDDEN, "--base-url", "http://h", "-H", f"X-Api-Key: {HIDDEN}")
+    assert tuple(command_without_credentials(command)) == left
+    assert this_client(command).command == left
+
+
+def test_a_field_is_known_by_its_whole_name() -> None:
+    assert all(map(names_a_credential, ("api_key", "OPENAI_API_KEY", "token", "hf_token", "password", "x-api-key")))
+    assert not any(map(names_a_credential, ("max_tokens", "tokenizer_id", "first_token", "model", "keyboard")))
