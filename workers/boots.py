@@ -189,6 +189,7 @@ def run_trials(
         pulse.trial = None
         if engine is not None and not measured.stopped and not engine.answers():
             failure = failure or f"the engine died during level {trial.level} ({last_words(engine)})"
+        measured.died = failure
         try:
             store_trial(boot, trial, level, plan_content(planned, level), measured, engine, directory)
         finally:

@@ -53,6 +53,8 @@ class Measured:
     warm_up: WarmUp
     neighbour_cpu_share: float | None
     timeline: pa.Table | None = None
+    # How the engine died, in this trial or before it; "" where it lived.
+    died: str = ""
     # Of the client: then the trial is no result.
     fault: Exception | None = None
 
@@ -185,6 +187,7 @@ def manifest_of(kept: Kept, measured: Measured, summary: dict[str, Any]) -> Mani
         neighbour_cpu_share=measured.neighbour_cpu_share,
         client=this_client(sys.argv),
         self_test=boot.facts.get(SELF_TEST),
+        died=measured.died or None,
     )
 
 

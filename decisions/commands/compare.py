@@ -56,8 +56,8 @@ def brief_in(path: Path) -> tuple[Brief, bytes]:
 
 def nominee_of(brief: Brief, candidates: Sequence[Boot], given: str | None) -> str:
     """The candidate whose configuration the trials name, or the only one, or the one that was given."""
-    names = {brief.configuration(one.name).digest: one.name for one in brief.candidates}
-    if given is not None and given not in names.values():
+    names = {brief.configuration(one.name).digest: one.name for one in brief.all_candidates}
+    if given is not None and not brief.has_candidate(given):
         raise Unusable(f"--nominee {given} is no candidate of the brief; there are: {', '.join(names.values())}")
     told = {one.manifest.digests.configuration for boot in candidates for one in boot.trials}
     found = {names[one] for one in told if one in names}
@@ -66,7 +66,7 @@ def nominee_of(brief: Brief, candidates: Sequence[Boot], given: str | None) -> s
     if len(found) == 1:
         return found.pop()
     if len(names) == 1:
-        return brief.candidates[0].name
+        return brief.all_candidates[0].name
     ran = "several of the brief's candidates" if found else "no configuration that the brief names"
     raise Unusable(f"the candidate's trials ran {ran}: say which is meant with --nominee ({', '.join(names.values())})")
 

@@ -17,6 +17,7 @@ from decisions.rules.evidence import (
     columns_of,
     window_and_warm_up,
 )
+from decisions.rules.wording import counted
 from loadtests.evidence.directories import MANIFEST, KeptTrial, UnusableEvidence, boots_in, kept_trial
 from loadtests.evidence.manifest import Manifest
 from loadtests.generator.exchange import client_faults
@@ -56,6 +57,11 @@ class Boot:
     trials: list[KeptTrial]
 
     @property
+    def died(self) -> bool:
+        """As far as the manifests tell: a client that was only given an address can't know."""
+        return any(one.manifest.died for one in self.trials)
+
+    @property
     def virtual(self) -> bool:
         """Simulated in virtual time: nobody waited for it, and its times have no date."""
         return all(one.manifest.evidence_class == "simulated" and one.manifest.base_url is None for one in self.trials)
@@ -73,7 +79,7 @@ def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str) -> list[
 def check_pairs(baseline: Sequence[Boot], other: Sequence[Boot], names: tuple[str, str]) -> None:
     if len(baseline) != len(other):
         raise UnusableEvidence(
-            f"{names[0]} has {len(baseline)} boots and {names[1]} {len(other)}: every pair takes one of each"
+            f"{names[0]} has {counted(len(baseline), 'boot')} and {names[1]} {len(other)}: every pair takes one of each"
         )
 
 
@@ -187,7 +193,7 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
         neighbour_cpu_share=manifest.neighbour_cpu_share,
         warm_up_planned=manifest.warm_up.planned if manifest.warm_up else 0,
         warm_up_completed=manifest.warm_up.completed if manifest.warm_up else 0,
-        died=False,
+        died=boot.died,
         window_start_ns=start_ns,
         warm_up_columns=warm_up_columns,
         preemptions=whole(difference.get(PREEMPTIONS)),

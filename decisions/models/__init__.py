@@ -5,6 +5,7 @@ from decisions.models.imported_trial import ImportedTrial
 from decisions.models.release import Release
 from decisions.models.service import Route, Service
 from decisions.models.signature import Signature
+from decisions.models.taken_look import TakenLook
 from decisions.models.verdict import Verdict
 
 __all__ = [
@@ -18,5 +19,6 @@ __all__ = [
     "Route",
     "Service",
     "Signature",
+    "TakenLook",
     "Verdict",
 ]

@@ -60,10 +60,12 @@ class BriefRevision(models.Model):
 
 
 class BriefCampaign(models.Model):
-    """Which campaigns were run for a revision."""
+    """Which campaigns were run for a revision. ``race``: the step of the race that planned it, as
+    ``rules.race.step_document`` has it; null where tuning is no race, and for every other purpose."""
 
     revision = models.ForeignKey(BriefRevision, on_delete=models.PROTECT, related_name="campaigns")
     campaign = models.OneToOneField(Campaign, on_delete=models.PROTECT, related_name="brief_campaign")
+    race = models.JSONField(null=True)
 
     class Meta:
         ordering = ["campaign_id"]

@@ -3,12 +3,13 @@
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from decisions.rules.behaviour import Behaviour
 from decisions.rules.brief import Brief, Guardrail
 from decisions.rules.comparison import Pair, compare
-from decisions.rules.measures import Measure, margin_threshold, measure_of, over_limit, shown_change, value
+from decisions.rules.measures import EXCLUDED, Measure, margin_threshold, measure_of, over_limit, shown_change, value
 from decisions.rules.requirements import (
     PairsAt,
     Row,
@@ -32,14 +33,23 @@ from loadtests.statistics.shares import (
 
 
 def guardrail_rows(brief: Brief, pairs: PairsAt, behaviour: Behaviour | None, *, later: bool) -> list[Row]:
-    """``later``: by the rules from verdict/2 on. More requests over an absolute limit never help, and while it is open
-    its row says how many requests and boots are missing."""
-    return [
+    """``later``: by the rules from verdict/2 on. More requests over an absolute limit never help; while it is open its
+    row says how many requests and boots are missing; and the label says what isn't counted as failed."""
+    rows = [
         behaviour_row(brief, rail, behaviour)
         if rail.metric == "behaviour"
         else guardrail_row(brief, rail, pairs.get(rail.cell.level, ()), later=later)
         for rail in brief.guardrails
     ]
+    return [with_exclusion(row) for row in rows] if later else rows
+
+
+def with_exclusion(row: Row) -> Row:
+    """What timed out was answered too late: it is late and no failure, and whoever reads the row should know."""
+    if row.fields["metric"] != "failed_share":
+        return row
+    name, _, where = row.label.partition(", ")
+    return replace(row, fields={**row.fields, "label": f"{name} ({EXCLUDED}), {where}"})
 
 
 def behaviour_row(brief: Brief, rail: Guardrail, found: Behaviour | None) -> Row:

@@ -24,6 +24,7 @@ from decisions.rules.validity import (
     hit_rate,
     lag_p99_ms,
     matched_tokens,
+    place_of,
     token_gap,
 )
 from decisions.rules.wording import share, signed
@@ -85,7 +86,7 @@ def worst_first(basis: Basis) -> Basis:
 
 
 def named(trial: TrialEvidence) -> str:
-    pair = "" if trial.pair is None else f", pair {trial.pair + 1}"
+    pair = "" if trial.pair is None else f", {place_of(trial, trial.pair)}"
     return f"{trial.purpose.replace('-', ' ')}{pair}, {trial.candidate or trial.arm} at {trial.level}"
 
 

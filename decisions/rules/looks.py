@@ -1,11 +1,26 @@
 """At which planned look a verdict stands: the brief as that look judges it, and the pairs that belong to it."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 from decisions.rules.brief import Brief
 from decisions.rules.evidence import TrialEvidence
 from decisions.rules.validity import complete_pairs
 from loadtests.statistics.looks import Look, look_after
+
+# Each is tested at the look's own share of alpha. INCONCLUSIVE goes on by the plan, and so does INVALID: the pair at
+# fault may still be run again.
+DECISIVE = ("PASS", "FAIL")
+
+
+def decides(result: str) -> bool:
+    """Whether a look on the way with this result is the last one."""
+    return result in DECISIVE
+
+
+def due(brief: Brief, pairs: int, taken: Collection[int]) -> list[Look]:
+    """The looks on the way that ``pairs`` complete pairs have reached and that weren't taken yet, in order. The one
+    after all pairs is the brief's verdict itself."""
+    return [one for one in brief.rule.planned_looks[:-1] if one.pairs <= pairs and one.number not in taken]
 
 
 def look_at(brief: Brief, trials: Sequence[TrialEvidence]) -> Look:

@@ -62,6 +62,7 @@ HIGHER_IS_BETTER = frozenset({"attainment", "slo_goodput", "capacity", "output_t
 # Late is not failed: neither what was still open at the end (timed_out) nor what a user cancelled as planned. Whatever
 # else didn't complete counts as failed.
 FAILED = ("failed", "refused", "cancelled", "not_sent")
+EXCLUDED = "timed-out not counted"
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,7 @@
 """The outcome in every cell: where it must improve, where it must be no worse, and where it is only reported."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from decisions.rules.brief import Brief, Cell
 from decisions.rules.capacity import capacity_of
@@ -8,17 +9,23 @@ from decisions.rules.comparison import Pair, compare
 from decisions.rules.evidence import ALL, classes_of
 from decisions.rules.measures import Measure, improvement_threshold, margin_threshold, measure_of, trial_measure
 from decisions.rules.requirements import PairsAt, Role, Row, cell_fields, compared, judged, no_requirement
+from decisions.rules.saturation import OF_SHARES, attained, saturated, saturated_said
 from decisions.rules.wording import change
 from loadtests.statistics.capacity import Capacity
 from loadtests.statistics.order import ARMS
 
 
-def outcome_rows(brief: Brief, pairs: PairsAt) -> list[Row]:
+def outcome_rows(brief: Brief, pairs: PairsAt, *, later: bool) -> list[Row]:
+    """``later``: by the rules from verdict/2 on, which say where a load can't tell the arms apart."""
     measure = trial_measure(brief.outcome)
     if brief.outcome.metric == "capacity":
         rows, asked = [capacity_gate(brief, pairs)], set()
     else:
         rows = [gated(brief, pairs, measure, cell, "improve") for cell in brief.outcome.improve_in]
+        if later:
+            rows = [
+                told_apart(brief, pairs, row, cell) for row, cell in zip(rows, brief.outcome.improve_in, strict=True)
+            ]
         asked = {(cell.level, cell.class_) for cell in brief.outcome.improve_in}
     for level in brief.levels:
         for class_ in [ALL, *classes_at(pairs.get(level.name, ()))]:
@@ -42,6 +49,17 @@ def gated(brief: Brief, pairs: PairsAt, measure: Measure, cell: Cell, role: Role
     else:
         threshold = margin_threshold(measure, brief.outcome.non_inferiority_margin)
     return judged(fields, comparison, threshold, brief.rule.alpha, role)
+
+
+def told_apart(brief: Brief, pairs: PairsAt, row: Row, cell: Cell) -> Row:
+    """With ``saturated``: "floor" or "ceiling" where both arms serve about no request or about every one in time."""
+    if brief.outcome.metric not in OF_SHARES:
+        return row
+    found = pairs.get(cell.level, ())
+    arms = ([pair.baseline for pair in found], [pair.other for pair in found])
+    name = saturated([attained(brief, arm, cell) for arm in arms], brief.outcome.minimum_improvement)
+    settles = saturated_said(name, cell) if name and row.shown == "open" else row.settles
+    return replace(row, fields={**row.fields, "saturated": name}, settles=settles)
 
 
 def capacity_gate(brief: Brief, pairs: PairsAt) -> Row:

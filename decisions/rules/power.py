@@ -5,8 +5,10 @@ from dataclasses import dataclass
 from typing import Any
 
 from decisions.rules.brief import Brief
+from decisions.rules.looks import decides
 from decisions.rules.measures import trial_measure
 from decisions.rules.noise_floor import improvement_of, smallest_wanted
+from decisions.rules.wording import amount
 from loadtests.statistics.effects import MOST_PAIRS, smallest_detectable_effect
 
 FEWEST, MOST_DRAWN = 4, 400
@@ -34,17 +36,16 @@ class Power:
     @property
     def sentence(self) -> str:
         """'6 pairs can show 3 %; you asked for 1 %: 48 pairs.'"""
-        unit = "points" if self.scale == "difference" else "%"
-        said = f"{self.planned} pairs can show {percentage(self.smallest)} {unit}"
-        said += f"; the brief asks for {percentage(self.asked)} {unit}"
+        smallest, asked = (amount(rounded(one), self.scale) for one in (self.smallest, self.asked))
+        said = f"{self.planned} pairs can show {smallest}; the brief asks for {asked}"
         if self.enough:
             return f"{said}."
         return f"{said}: {self.needed:,} pairs." if self.needed else f"{said}: more than {MOST_PAIRS:,} pairs."
 
 
-def percentage(number: float) -> str:
-    """As few digits as matter, and none that says nothing."""
-    return f"{100 * number:.{1 if number >= 0.01 else 2}f}".rstrip("0").rstrip(".")
+def rounded(number: float) -> float:
+    """To a tenth of a percent, below one percent to a hundredth: as few digits as matter."""
+    return round(number, 3 if number >= 0.01 else 4)
 
 
 def powers(brief: Brief, floor: Mapping[str, Any]) -> list[Power]:
@@ -106,13 +107,29 @@ class LookTaken:
     state: str
 
 
-def looks_taken(brief: Brief, document: Mapping[str, Any] | None) -> list[LookTaken]:
-    """Every planned look. The first version of the rules knew one alone, after all pairs, and doesn't name it."""
+def looks_taken(
+    brief: Brief, document: Mapping[str, Any] | None, taken: Mapping[int, str] | None = None
+) -> list[LookTaken]:
+    """Every planned look; ``taken`` has the results of those on the way, by number. The first version of the rules knew
+    one look alone, after all pairs, and doesn't name it."""
     at = None if document is None else document.get("look", {}).get("number", 1)
-    return [LookTaken(one.number, one.pairs, one.alpha, look_state(one.number, at)) for one in brief.rule.planned_looks]
+    results = taken or {}
+    return [
+        LookTaken(one.number, one.pairs, one.alpha, look_state(one.number, at, results))
+        for one in brief.rule.planned_looks
+    ]
 
 
-def look_state(number: int, at: int | None) -> str:
-    if at is None or number > at:
-        return "planned"
-    return "this verdict" if number == at else "not taken here"
+def look_state(number: int, at: int | None, taken: Mapping[int, str]) -> str:
+    """Before there is a verdict no more than whether a look goes on is said of it."""
+    if number == at:
+        return "this verdict"
+    if number in taken:
+        return look_said(taken[number]) if at is None else f"{look_said(taken[number])}: {taken[number]}"
+    if any(decides(result) for result in taken.values()):
+        return "not needed"
+    return "planned" if at is None or number > at else "not taken here"
+
+
+def look_said(result: str) -> str:
+    return "decides" if decides(result) else "goes on"

@@ -3,9 +3,10 @@
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from decisions.rules.brief import Brief
+from decisions.rules.brief import Brief, Cell
 from decisions.rules.measures import Measure
 from decisions.rules.requirements import Row
+from decisions.rules.saturation import saturated_said
 from decisions.rules.validity import Check
 from decisions.rules.wording import at_level, change, confidence, counted, interval, quantity
 
@@ -77,7 +78,16 @@ def fail_sentence(brief: Brief, nominee: str, missed: Sequence[Row]) -> str:
     first = missed[0]
     reason = too_small_said(brief, first) if first.role == "improve" else broken_said(first)
     more = f", and misses {counted(len(missed) - 1, 'more requirement')}" if len(missed) > 1 else ""
-    return f"{subject(brief, nominee)} {reason}{more}: {OFF}."
+    return f"{subject(brief, nominee)} {reason}{more}: {OFF}.{why_too_small(first)}"
+
+
+def why_too_small(row: Row) -> str:
+    """The load's fault, where it is: a floor or a ceiling, at which no candidate could have shown more."""
+    name = row.fields.get("saturated")
+    if row.role != "improve" or name is None:
+        return ""
+    cell = Cell.model_validate({"level": row.fields["level"], "class": row.fields["class"]})
+    return f" {saturated_said(name, cell)}"
 
 
 def too_small_said(brief: Brief, row: Row) -> str:

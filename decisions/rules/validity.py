@@ -22,7 +22,7 @@ from decisions.rules.evidence import (
     with_status,
 )
 from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference
-from decisions.rules.wording import at, confidence, counted, share, signed
+from decisions.rules.wording import at, capitalised, confidence, counted, share, signed
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
 from loadtests.statistics.pairs import t_bounds
 from loadtests.statistics.quantiles import quantile
@@ -86,12 +86,13 @@ def held_out_pairs(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, l
 
 
 def place(trial: TrialEvidence) -> str:
-    pair = "" if trial.pair is None else f" of pair {trial.pair + 1}"
+    pair = "" if trial.pair is None else f" of {place_of(trial, trial.pair)}"
     return f"{trial.purpose} trial {trial.trial} ({trial.arm} at {trial.level}{pair})"
 
 
-def capitalised(said: str) -> str:
-    return said[:1].upper() + said[1:]
+def place_of(trial: TrialEvidence, number: int) -> str:
+    """Rounds of tuning count from 1; pairs, and what tuning had before there were rounds, from 0."""
+    return f"round {number}" if trial.purpose == "tuning" and number else f"pair {number + 1}"
 
 
 def issued(trials: Sequence[TrialEvidence]) -> Check:
@@ -273,8 +274,13 @@ def arm_order(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
 def fingerprints(trials: Sequence[TrialEvidence], brief: Brief, nominee: str | None) -> Check:
     wrong = 0
     first = ""
+    # A configuration's digest takes its time, and few configurations have many trials.
+    expected: dict[tuple[str, str, str | None], str | None] = {}
     for trial in trials:
-        if trial.configuration != expected_configuration(trial, brief, nominee):
+        kind = trial.purpose, trial.arm, trial.candidate
+        if kind not in expected:
+            expected[kind] = expected_configuration(trial, brief, nominee)
+        if trial.configuration != expected[kind]:
             said = f"{place(trial)} ran a configuration that the brief doesn't name for it."
             return Check("fingerprint", False, capitalised(said), 1, 0, "trials")
         completed = with_status(trial, "completed")
@@ -292,9 +298,9 @@ def expected_configuration(trial: TrialEvidence, brief: Brief, nominee: str | No
     if trial.arm != ARMS[1]:
         return brief.baseline.digest
     wanted = nominee if trial.purpose == "held-out" else trial.candidate
-    known = {one.name for one in brief.candidates}
-    same = trial.candidate in (None, wanted)
-    return brief.configuration(wanted).digest if same and wanted in known and wanted is not None else None
+    if wanted is None or trial.candidate not in (None, wanted) or not brief.has_candidate(wanted):
+        return None
+    return brief.configuration(wanted).digest
 
 
 def warm_up(trials: Sequence[TrialEvidence]) -> Check:

@@ -135,7 +135,7 @@ def verdict(
     Raises ValueError for a nominee that isn't a candidate of the brief, and for a version that there isn't or that
     didn't know what the brief asks for.
     """
-    if nominee is not None and nominee not in {one.name for one in brief.candidates}:
+    if nominee is not None and not brief.has_candidate(nominee):
         raise ValueError(f"{nominee!r} is not a candidate of this brief")
     check_code(brief, code)
     look = look_at(brief, trials)
@@ -231,8 +231,9 @@ def findings(judged: Judged) -> Findings:
     if judged.nominee is None:
         return Findings([], [], validity, floor, [])
     pairs = held_out_pairs(brief, judged.trials)
-    rails = guardrail_rows(brief, pairs, judged.behaviour, later=judged.code != FIRST_CODE)
-    outcome = outcome_rows(brief, pairs)
+    later = judged.code != FIRST_CODE
+    rails = guardrail_rows(brief, pairs, judged.behaviour, later=later)
+    outcome = outcome_rows(brief, pairs, later=later)
     broken = broken_rows([*outcome, *rails], brief.rule.alpha)
     return Findings(after_holm(outcome, broken), after_holm(rails, broken), validity, floor, broken)
 

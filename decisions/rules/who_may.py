@@ -86,6 +86,10 @@ def may_manage_privacy(person: Person, relation: Relation) -> str | None:
     return inactive(person) or service_owner_or_operator(person, relation, "set how its traffic's text is kept")
 
 
+def may_add_route(person: Person, relation: Relation) -> str | None:
+    return inactive(person) or service_owner_or_operator(person, relation, "add a route to it")
+
+
 def may_delete_text(person: Person, relation: Relation) -> str | None:
     """Traffic of no service is for operators alone."""
     return inactive(person) or service_owner_or_operator(person, relation, "delete the text of its traffic")

@@ -6,6 +6,7 @@ from decisions.rules.brief import Cell
 from loadtests.traffic.levels import Arrival
 
 MINUS = "−"
+BASELINE = "baseline"
 
 
 def signed(number: float, digits: int = 1) -> str:
@@ -41,6 +42,14 @@ def change(number: float | None, scale: str) -> str:
     return f"{signed(100 * number)} {'points' if scale == 'difference' else '%'}"
 
 
+def amount(number: float, scale: str) -> str:
+    """What a brief asks for: 0.01 → '1 point' of a difference of shares, '1 %' of a ratio."""
+    text = f"{100 * number:g}"
+    if scale != "difference":
+        return f"{text} %"
+    return f"{text} point" if text == "1" else f"{text} points"
+
+
 def bare(number: float | None) -> str:
     return "no bound" if number is None or not math.isfinite(number) else signed(100 * number)
 
@@ -55,6 +64,15 @@ def confidence(level: float) -> str:
 
 def counted(number: int, one: str, many: str | None = None) -> str:
     return f"{number:,} {one if number == 1 else many or one + 's'}"
+
+
+def capitalised(said: str) -> str:
+    return said[:1].upper() + said[1:]
+
+
+def arm_said(arm: str) -> str:
+    """A candidate goes by its name."""
+    return "the baseline" if arm == BASELINE else arm
 
 
 def at(cell: Cell) -> str:

@@ -4,8 +4,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import cast
 
+from django.db.models import Q
+
 from decisions.models import BriefRevision
 from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of, window_and_warm_up
+from decisions.selectors.looks import decided_look
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
 from loadtests.evidence.stores import evidence_store
@@ -21,19 +24,39 @@ PREFIX_HITS = "vllm:prefix_cache_hits_total"
 PREEMPTIONS = "vllm:num_preemptions_total"
 
 
-def evidence_of(revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values) -> list[TrialEvidence]:
-    """One entry per trial of the last finished attempt of every place in the revision's finished campaigns."""
+def evidence_of(
+    revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values, pairs: int | None = None
+) -> list[TrialEvidence]:
+    """One entry per trial of the boots that are judged."""
+    store = evidence_store()
+    judged = judged_boots(revision, purposes=purposes, pairs=pairs)
+    return [evidence_of_trial(boot, trial, store) for boot in judged for trial in boot.trials.all()]
+
+
+def judged_boots(
+    revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values, pairs: int | None = None
+) -> list[Boot]:
+    """The last finished attempt of every place in the revision's finished campaigns. ``pairs``: as a look after so many
+    held-out pairs sees them, be it that their campaign still runs; left out, it is the look that decided, if one did:
+    what else was measured until its campaign stopped belongs to no look."""
+    decided = decided_look(revision)
+    seen = pairs if pairs is not None else decided.pairs if decided else None
+    done = Q(campaign__state=Campaign.State.DONE)
+    # A round of the race that was stopped half-way keeps what its boots have told.
+    stopped = Q(campaign__state=Campaign.State.STOPPED, campaign__purpose=Campaign.Purpose.TUNING)
+    done |= stopped & Q(campaign__brief_campaign__race__isnull=False)
+    if pairs is not None:
+        done |= Q(campaign__state__in=Campaign.OPEN, campaign__purpose=Campaign.Purpose.HELD_OUT)
     boots = (
-        Boot.objects.filter(
-            campaign__brief_campaign__revision=revision,
-            campaign__purpose__in=list(purposes),
-            campaign__state=Campaign.State.DONE,
-        )
+        Boot.objects.filter(done, campaign__brief_campaign__revision=revision, campaign__purpose__in=list(purposes))
         .select_related("campaign", "configuration")
         .prefetch_related("trials")
     )
-    store = evidence_store()
-    return [evidence_of_trial(boot, trial, store) for boot in counted_boots(boots) for trial in boot.trials.all()]
+    return [one for one in counted_boots(boots) if seen is None or belongs(one, seen)]
+
+
+def belongs(boot: Boot, pairs: int) -> bool:
+    return boot.campaign.purpose != Campaign.Purpose.HELD_OUT or (boot.pair is not None and boot.pair < pairs)
 
 
 def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEvidence:
@@ -46,7 +69,8 @@ def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEv
         boot=str(boot.pk),
         server=boot.server,
         purpose=cast(Purpose, boot.campaign.purpose),
-        pair=boot.pair,
+        # The boots of a round of the race share its traffic, as those of a pair do theirs.
+        pair=boot.campaign.plan.get("round", boot.pair),
         arm=boot.arm,
         candidate=boot.candidate or None,
         level=trial.level,

@@ -40,6 +40,9 @@ class Stage:
     seconds_left: float = 0.0
     repeated: int = 0
     running: Boot | None = None
+    # Boots that a look made needless, and the engine time that they would have taken, by the mean of those that ran.
+    spared: int = 0
+    spared_minutes: float = 0.0
 
     @property
     def label(self) -> str:
@@ -72,6 +75,10 @@ class Progress:
     def current(self) -> Stage | None:
         return next((stage for stage in self.stages if stage.state in ("now", "held")), None)
 
+    @property
+    def held_out(self) -> Stage:
+        return next(stage for stage in self.stages if stage.name == "held-out")
+
 
 def campaigns_of(revision: BriefRevision) -> list[Campaign]:
     """The revision's campaigns with boots and trials, without their plans and logs: three queries."""
@@ -97,6 +104,9 @@ def progress_of(
     boots = [boot for campaign in campaigns for boot in campaign.boots.all()]
     overhead = overhead_s(boots, document)
     measured = {name: measured_stage(name, revision, document, last.get(name), overhead, at) for name in MEASURED}
+    if document.races:
+        rounds = [one for one in campaigns if one.purpose == Campaign.Purpose.TUNING]
+        measured["tuning"] = raced_stage(revision, document, rounds, overhead, at)
     everything = {**measured, **unmeasured(revision, measured)}
     return Progress(
         marked_now([everything[name] for name in ORDER], revision),
@@ -140,18 +150,66 @@ def measured_stage(
     over = campaign.state == Campaign.State.DONE
     left = 0.0 if over else sum(seconds_left(boot, document, overhead, at) for boot in boots)
     repeated = len(campaign.boots.all()) - len(boots)
-    return Stage(name, "over" if over else "ahead", len(finished), len(boots), left, repeated, running)
+    spared = [boot for boot in boots if over and boot.state == Boot.State.CANCELLED]
+    return Stage(
+        name,
+        "over" if over else "ahead",
+        len(finished),
+        len(boots) - len(spared),
+        left,
+        repeated,
+        running,
+        len(spared),
+        minutes_spared(spared, finished),
+    )
+
+
+def raced_stage(
+    revision: BriefRevision, document: Brief, rounds: Sequence[Campaign], overhead: float, at: datetime
+) -> Stage:
+    """All rounds so far; how many are still to come only the race will tell."""
+    if not rounds:
+        total = planned_boots("tuning", document)
+        return Stage("tuning", "ahead", 0, total, total * (window_s("tuning", document) + overhead))
+    every = [boot for one in rounds for boot in one.boots.all()]
+    boots = latest_attempts(every)
+    over = revision.nomination is not None
+    return Stage(
+        "tuning",
+        "over" if over else "ahead",
+        sum(boot.state == Boot.State.FINISHED for boot in boots),
+        len(boots),
+        0.0 if over else sum(seconds_left(boot, document, overhead, at) for boot in boots),
+        len(every) - len(boots),
+        next((boot for boot in boots if boot.state == Boot.State.RUNNING), None),
+    )
+
+
+def minutes_spared(spared: Sequence[Boot], finished: Sequence[Boot]) -> float:
+    """What one that was running when the look decided had taken by then is no saving."""
+    if not finished:
+        return 0.0
+    mean = sum(boot.engine_minutes for boot in finished) / len(finished)
+    return sum(max(0.0, mean - boot.engine_minutes) for boot in spared)
 
 
 def planned_boots(name: str, document: Brief) -> int:
-    """As loadtests.planning lays them out: baselines stand around the candidates and, from four on, between them."""
-    candidates = len(document.candidates)
+    """As loadtests.planning lays them out: baselines stand around the candidates and, from four on, between them. Of a
+    race its first round."""
+    candidates = len(document.all_candidates)
     return {
         "noise-floor": 2 * document.rule.noise_floor_pairs,
-        "tuning": candidates + (3 if candidates > 3 else 2),
+        "tuning": first_round(document) if document.races else candidates + (3 if candidates > 3 else 2),
         "held-out": 2 * document.rule.pairs,
         "fallback": 1,
     }[name]
+
+
+def first_round(document: Brief) -> int:
+    """Of each family as many candidates as begin, and a baseline boot between every two of them."""
+    begin = sum(min(document.race.first, len(family.draft_lengths)) for family in document.search)
+    begin += len(document.candidates)
+    return begin + -(-begin // 2)
 
 
 def window_s(name: str, document: Brief) -> float:

@@ -15,7 +15,7 @@ from loadtests.canonical import canonical
 from loadtests.evidence.stores import evidence_store
 from loadtests.models import TrafficSet
 
-ROWS_A_PAGE = 100
+ROWS_A_PAGE = 25
 # More are listed as they were found: putting a million in order would keep the page waiting.
 MOST_IN_ORDER = 20_000
 

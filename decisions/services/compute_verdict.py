@@ -2,12 +2,10 @@ import json
 
 from decisions.models import BriefRevision, Verdict
 from decisions.rules.verdict import VERDICT_CODE, verdict_content
-from decisions.selectors.evidence import evidence_of
+from decisions.selectors.evidence import evidence_of, judged_boots
 from decisions.services.move_revision import move_revision
 from loadtests.canonical import digest, digest_of
 from loadtests.journal import act
-from loadtests.models import Boot
-from loadtests.models.campaign import counted_boots
 
 
 def compute_verdict(*, revision: BriefRevision) -> Verdict:
@@ -32,17 +30,17 @@ def compute_verdict(*, revision: BriefRevision) -> Verdict:
     return created
 
 
-def content_by(*, revision: BriefRevision, code: str = VERDICT_CODE) -> bytes:
-    """The bytes of the verdict by a version of the rules: those of an old verdict, by the version that it names."""
+def content_by(*, revision: BriefRevision, code: str = VERDICT_CODE, pairs: int | None = None) -> bytes:
+    """The bytes of the verdict by a version of the rules: those of an old verdict, by the version that it names; or of
+    a look after so many ``pairs``."""
     if revision.content is None:
         raise ValueError(f"{revision} isn't frozen")
-    nominee, evidence = revision.nominee or None, evidence_digests(revision)
-    return verdict_content(bytes(revision.content), nominee, evidence_of(revision), evidence, code=code)
+    nominee, evidence = revision.nominee or None, evidence_digests(revision, pairs=pairs)
+    trials = evidence_of(revision, pairs=pairs)
+    return verdict_content(bytes(revision.content), nominee, trials, evidence, code=code)
 
 
-def evidence_digests(revision: BriefRevision) -> list[str]:
+def evidence_digests(revision: BriefRevision, *, pairs: int | None = None) -> list[str]:
     """The manifest digests of the trials the verdict rests on; a manifest names records, plan and log in turn."""
-    boots = Boot.objects.filter(campaign__brief_campaign__revision=revision, campaign__state="done").prefetch_related(
-        "trials"
-    )
-    return sorted(trial.manifest_digest for boot in counted_boots(boots) for trial in boot.trials.all())
+    boots = judged_boots(revision, pairs=pairs)
+    return sorted(trial.manifest_digest for boot in boots for trial in boot.trials.all())

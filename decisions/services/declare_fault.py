@@ -1,6 +1,7 @@
 from decisions.models import Account, BriefRevision
 from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.who_may import may_declare_fault
+from decisions.selectors.looks import decided_look
 from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
@@ -36,4 +37,14 @@ def why_no_fault(revision: BriefRevision, boot: Boot) -> str | None:
         return f"the brief is {revision.state}: evidence can't be run again after its verdict"
     if boot.campaign.purpose in EXPLORED and revision.nomination is not None:
         return "the nomination rests on this boot: cancel the brief and write a revision to measure it again"
+    if later_rounds(revision, boot):
+        return "later rounds of the race rest on this boot: cancel the brief and write a revision to measure it again"
+    if boot.campaign.purpose == Campaign.Purpose.HELD_OUT and (decided := decided_look(revision)):
+        return f"look {decided.number} has decided on these pairs: evidence can't be run again after that"
     return None
+
+
+def later_rounds(revision: BriefRevision, boot: Boot) -> bool:
+    """Each was planned from what all boots before it told."""
+    later = revision.campaigns.filter(race__isnull=False, campaign__pk__gt=boot.campaign_id)
+    return boot.campaign.purpose in EXPLORED and later.exists()

@@ -22,7 +22,7 @@ from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.canonical import digest, digest_of
-from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
+from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceUnreachable
 from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.services.store_configuration import store_configuration
@@ -136,6 +136,8 @@ def why_no_approval(verdict: Verdict) -> str | None:
         return "the evidence is no longer what the verdict was computed from: let the stages finish, then judge again"
     try:
         trials = evidence_of(revision)
+    except EvidenceUnreachable as error:
+        return f"the evidence can't be read now, so nobody can approve on it: {error}. Sign when the store is back"
     except (EvidenceMissing, EvidenceDamaged) as error:
         return f"evidence is missing or damaged: {error}"
     if used_before(revision):

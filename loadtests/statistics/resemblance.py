@@ -66,8 +66,9 @@ def comparison(tuning: Sample, held_out: Sample, *, dealt: str = "time blocks") 
     ``dealt`` names the blocks. A measure differs where the distance is material (above 0.1 of at most 1) and p is
     below 0.01: with a million requests, p alone would find a difference between any two parts. It is alike where the
     distance isn't material. Where it is, but blocks dealt by chance may be as far apart, or where there are so few
-    blocks that no distance could be told from chance, they are "too few to tell". ``resembles`` is None where there
-    are so few that nothing can be told at all. Both sides hold at least one request.
+    blocks that no distance could be told from chance, they are "too few to tell"; no distance at all is alike with any
+    number. ``resembles`` is None where there are so few that nothing can be told of the rest. Both sides hold at least
+    one request.
     """
     found = differences(tuning, held_out)
     adjusted = holm([one.p for one in found])
@@ -94,7 +95,7 @@ def comparison(tuning: Sample, held_out: Sample, *, dealt: str = "time blocks") 
 
 
 def word(one: Difference, p: float) -> str:
-    if one.enough and one.distance <= MATERIAL:
+    if one.distance <= (MATERIAL if one.enough else ROUNDING):
         return ALIKE
     return DIFFERS if one.enough and p < ALPHA else TOO_FEW
 
@@ -184,8 +185,8 @@ def of_classes(dealt: Dealt, tuning: Sample, held_out: Sample) -> Difference:
     distances = np.abs(own - other).sum(axis=1) / 2
     furthest = int(np.abs(own[0] - other[0]).argmax())
     words = (
-        f"class ({tuning.class_names[furthest]} is {own[0, furthest]:.0%} of the requests in tuning, "
-        f"{other[0, furthest]:.0%} in held-out)"
+        f"class ({tuning.class_names[furthest]} is {100 * own[0, furthest]:.0f} % of the requests in tuning, "
+        f"{100 * other[0, furthest]:.0f} % in held-out)"
     )
     distance, p = float(distances[0]), p_of(distances)
     return Difference("class", "total variation", distance, p, dealt.count, dealt.enough, words)

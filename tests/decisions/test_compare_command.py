@@ -265,6 +265,30 @@ def test_a_fault_planted_in_a_directory_is_invalid(name: str, evidence: Path, tm
     assert document["sentence"].startswith("These measurements can't be judged: ")
 
 
+def dead_halfway(manifest: Manifest, records: Records) -> Records:
+    manifest |= {"died": "the engine died during level busy (exit 137)", "counters": None}
+    half = len(records) // 2
+    return [*records[:half], *map(failed, records[half:])]
+
+
+def failed(one: RequestRecord) -> RequestRecord:
+    return replace(one, status="failed", first_token_ns=None, last_token_ns=None, output_tokens=None)
+
+
+def test_an_engine_that_died_is_a_result_in_directories_too(evidence: Path, tmp_path: Path) -> None:
+    """What it never got or counted breaks no check, and its whole boot is told as died."""
+    document = judged(planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", dead_halfway))
+    assert failed_checks(document) == []
+    assert [one["ok"] for one in document["validity"] if one["id"] == "engine-tokens"] == [True]
+    died = {(one["arm"], one["level"]): one["died"] for one in document["levels"] if one["class"] == "all"}
+    assert died == {
+        ("baseline", "busy"): 0,
+        ("candidate", "busy"): 1,
+        ("baseline", "quiet"): 0,
+        ("candidate", "quiet"): 1,
+    }
+
+
 def copied(evidence: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(evidence, tmp_path / "copy"))
 
@@ -308,6 +332,9 @@ def test_unequal_pairs(evidence: Path, tmp_path: Path) -> None:
     root = copied(evidence, tmp_path)
     shutil.rmtree(root / "candidate" / "boot-004")
     assert refused(root) == "--baseline has 4 boots and --candidate 3: every pair takes one of each"
+    for number in (2, 3, 4):
+        shutil.rmtree(root / "baseline" / f"boot-00{number}")
+    assert refused(root) == "--baseline has 1 boot and --candidate 3: every pair takes one of each"
 
 
 def test_one_trial_twice(evidence: Path) -> None:

@@ -13,6 +13,7 @@ from decisions.pages.boot_facts import Fact, engine_facts, fingerprint_words, to
 from decisions.pages.gates import Gate, broken_checks, fallback_gate, validity_gate
 from decisions.pages.problems import Problem, located
 from decisions.pages.rows import picture, requirement_row, tuning_rows
+from decisions.rules.wording import amount, arm_said
 from decisions.selectors.events import subject_link
 from decisions.templatetags import draftproof as tags
 
@@ -71,6 +72,29 @@ def test_milliseconds_turn_into_seconds() -> None:
         f"1.65{NARROW}s",
         "–",
     ]
+
+
+def test_a_whole_number_of_a_unit_has_no_decimals() -> None:
+    assert [tags.minutes(value) for value in (120, 12.44, 0.0, None)] == [
+        f"120{NARROW}min",
+        f"12.4{NARROW}min",
+        f"0{NARROW}min",
+        "–",
+    ]
+    assert [tags.file_size(size) for size in (200_000_000, 1_540_000, 20_000_000_000)] == [
+        f"200{NARROW}MB",
+        f"1.5{NARROW}MB",
+        f"20{NARROW}GB",
+    ]
+
+
+def test_what_a_brief_asks_for_is_one_point_or_several() -> None:
+    assert [amount(one, "difference") for one in (0.01, 0.02, 0.005)] == ["1 point", "2 points", "0.5 points"]
+    assert [amount(one, "ratio") for one in (0.01, 0.25)] == ["1 %", "25 %"]
+
+
+def test_a_candidate_goes_by_its_name_and_the_baseline_by_its_article() -> None:
+    assert [arm_said(one) for one in ("baseline", "ngram-2")] == ["the baseline", "ngram-2"]
 
 
 def test_a_moment_is_written_in_utc_whatever_its_zone() -> None:

@@ -99,9 +99,9 @@ def test_an_earlier_looks_alpha_lowers_what_the_last_one_can_show() -> None:
 @pytest.mark.parametrize(
     ("smallest", "needed", "said"),
     [
-        (0.03, 48, "6 pairs can show 3 points; the brief asks for 1 points: 48 pairs."),
-        (0.005, 4, "6 pairs can show 0.5 points; the brief asks for 1 points."),
-        (0.9, None, "6 pairs can show 90 points; the brief asks for 1 points: more than 10,000 pairs."),
+        (0.03, 48, "6 pairs can show 3 points; the brief asks for 1 point: 48 pairs."),
+        (0.005, 4, "6 pairs can show 0.5 points; the brief asks for 1 point."),
+        (0.9, None, "6 pairs can show 90 points; the brief asks for 1 point: more than 10,000 pairs."),
     ],
 )
 def test_the_sentence_of_power(smallest: float, needed: int | None, said: str) -> None:

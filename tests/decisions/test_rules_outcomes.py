@@ -450,12 +450,16 @@ def test_guardrails_in_words() -> None:
         a_rail("preemptions"),
         a_rail("cancelled_share", id="a"),
         a_rail("cancelled_share", "absolute", id="b"),
+        a_rail("failed_share", "absolute", id="c"),
+        a_rail("late_share", id="d", limit=0.01),
     ]
     assert [guardrail_sentence(one) for one in a_brief(guardrails=rails).guardrails] == [
         "Preserved behaviour: no case of the suite broken",
         "Preemptions per request at peak: at most 5 points above the baseline",
         "Given up by their users at peak: at most 5 points above the baseline",
         "Given up by their users at peak: at most 5 %",
+        "Failed (timed-out not counted) at peak: at most 5 %",
+        "Not within deadline at peak: at most 1 point above the baseline",
     ]
 
 

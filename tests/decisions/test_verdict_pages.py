@@ -14,6 +14,8 @@ from django.test import Client, override_settings
 from django.urls import reverse
 
 from decisions.models import BriefRevision
+from decisions.rules.request_counts import NO_TRAFFIC
+from decisions.selectors.drafts import judged_before, traffic_told
 from decisions.selectors.health import read_basis, read_floor
 from decisions.selectors.pictures import drawn_from_evidence
 from tests.conftest import PASSWORD
@@ -99,7 +101,7 @@ def test_an_open_verdict_says_how_many_requests_boots_and_pairs_are_missing(
     row = judged.briefs["INCONCLUSIVE"].verdicts.get().document["guardrails"][0]
     table = found[found.index("Still missing for each limit that is open") :].split("</table>")[0]
     assert f"<td>{row['requests_needed']:,}</td>" in table
-    assert "Failed, peak" in table
+    assert "Failed (timed-out not counted), peak" in table
     assert re.search(r"4 pairs can show [\d.]+ %; the brief asks for 5 %: \d+ pairs", found)
     assert "Still missing" not in page("PASS", "sign-off")
 
@@ -152,7 +154,7 @@ def test_a_ladder_and_its_looks_are_told_before_and_after(page: Callable[[str, s
     assert "replicas at peak" in found
     assert "the ladder’s top: censored" in found
     assert "Look 2 of 2, after 6 pairs" in found
-    assert "not taken here" in found
+    assert "goes on: INCONCLUSIVE" in found
     # The last look has 4 % of alpha left: its intervals are wider than the brief's confidence alone would make them.
     assert "difference,<br>92 % interval" in found
     client = Client()
@@ -170,3 +172,25 @@ def test_a_verdict_of_the_first_rules_is_still_shown(page: Callable[[str, str], 
     if tab == "sign-off":
         assert "draftproof.verdict/1" in found
         assert "One look, after all 4 pairs" in found
+
+
+def test_health_warns_of_a_load_that_cannot_tell_the_arms_apart(
+    page: Callable[[str, str], str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "note-wait" not in page("FAIL", "health")
+    monkeypatch.setattr("decisions.pages.health.saturated_cells", lambda _: ["At peak neither arm carries the load."])
+    assert "At peak neither arm carries the load." in page("FAIL", "health")
+
+
+def test_a_draft_knows_what_its_earlier_revision_found_and_what_its_traffic_tells(judged: Judged) -> None:
+    first = judged.briefs["PASS"]
+    draft = BriefRevision.objects.create(brief=first.brief, number=2, source=first.source, author=first.author)
+    found = judged_before(draft)
+    assert found is not None
+    assert (found[0].digest, found[1]["verdict"]) == (first.digest, "PASS")
+    assert judged_before(first) is None
+    told = traffic_told(first.traffic_set)
+    assert sum(told.shares.values()) == pytest.approx(1)
+    assert told.rate is not None
+    assert 0.01 < told.rate < 1
+    assert traffic_told(None) == NO_TRAFFIC

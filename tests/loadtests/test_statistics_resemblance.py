@@ -125,7 +125,7 @@ def test_what_differs_is_named_with_both_sides() -> None:
     assert found["resembles"] is False
     assert found["warning"] == (
         "Held-out doesn't resemble tuning in prompt length (median 395 characters in tuning, 782 characters in "
-        "held-out); class (rewrite is 50% of the requests in tuning, 80% in held-out). What is tuned on one may not "
+        "held-out); class (rewrite is 50 % of the requests in tuning, 80 % in held-out). What is tuned on one may not "
         "hold on the other: choose another seed, or shorter blocks."
     )
 
@@ -149,10 +149,13 @@ def test_a_difference_too_small_to_matter_is_none_however_many_requests_show_it(
     assert (gap["found"], found["resembles"]) == ("alike", True)
 
 
-def test_too_few_blocks_are_never_called_alike() -> None:
+def test_too_few_blocks_are_never_called_alike_unless_nothing_lies_between_them() -> None:
     """Ten blocks can be dealt in 252 ways, twelve in 924: of four measures, p below 0.01 takes over 400."""
     found = comparison(sample(1, 100), sample(2, 100))
-    assert set(told(found).values()) == {"too few to tell"}
+    distances = told(found, "distance")
+    assert distances["class"] == 0
+    assert all(distances[name] > 0 for name in distances if name != "class")
+    assert {name: word for name, word in told(found).items() if word != "too few to tell"} == {"class": "alike"}
     assert found["resembles"] is None
     assert found["warning"] == (
         "Tuning and held-out have 10 time blocks together, too few to tell whether held-out resembles tuning: choose "
@@ -187,7 +190,8 @@ def test_without_times_three_measures_are_left() -> None:
 def test_one_value_against_one_tells_nothing() -> None:
     found = comparison(tiny(3, 0), tiny(9, 1))
     assert told(found, "p") == {"prompt length": 1, "output limit": 1, "class": 1}
-    assert set(told(found).values()) == {"too few to tell"}
+    assert told(found) == {"prompt length": "too few to tell", "output limit": "alike", "class": "alike"}
+    assert found["resembles"] is None
 
 
 def test_a_class_that_one_side_lacks_counts() -> None:

@@ -9,6 +9,7 @@ import random
 from collections.abc import Callable
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 from django.utils import timezone
 
@@ -81,7 +82,12 @@ def started_brief(route: Route, engineer: Account, *, path: Path = SUPPORT_ASSIS
 
 
 def play(
-    revision: BriefRevision, speed: Speed = helps_when_quiet, *, spread: float = 0.003, neighbours: float = 0.01
+    revision: BriefRevision,
+    speed: Speed = helps_when_quiet,
+    *,
+    spread: float = 0.003,
+    neighbours: float = 0.01,
+    evidence_class: str = "measured",
 ) -> None:
     """Runs every boot of every stage until the revision is no longer measuring; ``neighbours`` is the share of the
     machine that something else took meanwhile."""
@@ -91,10 +97,18 @@ def play(
         if boot is None:
             advance_brief(revision=revision)
             continue
-        run(boot, speed, 1 + draw.gauss(0, spread), draw, neighbours=neighbours)
+        run(boot, speed, 1 + draw.gauss(0, spread), draw, neighbours=neighbours, evidence_class=evidence_class)
 
 
-def run(boot: Boot, speed: Speed, boot_effect: float, draw: random.Random, *, neighbours: float = 0.01) -> None:
+def run(
+    boot: Boot,
+    speed: Speed,
+    boot_effect: float,
+    draw: random.Random,
+    *,
+    neighbours: float = 0.01,
+    evidence_class: str = "measured",
+) -> None:
     campaign = boot.campaign
     record_engine_group(boot=boot, group=0, leader_started=0, server=f"server-{boot.pk}")
     record_engine_ready(boot=boot, facts={"kv_cache_tokens": 46_592, "version": "0.32.0"})
@@ -111,7 +125,7 @@ def run(boot: Boot, speed: Speed, boot_effect: float, draw: random.Random, *, ne
         planned = plan_level([(i, rows[i]) for i in indices], level, seed=trial.segment["seed"], prefix=level.name)
         factor = speed(boot, level.name) * boot_effect
         records = [record(one, boot, level.name, factor, draw) for one in planned]
-        store(boot, trial, level, planned, records, neighbours)
+        store(trial, level, planned, records, {"evidence_class": evidence_class, "neighbour_cpu_share": neighbours})
     finish_boot(boot=boot, died=False, reason="", log_digest="", log_tail="")
     # Boots must not overlap: real ones take minutes, these take none.
     Boot.objects.filter(pk=boot.pk).update(
@@ -158,12 +172,7 @@ def record(one: PlannedRequest, boot: Boot, level: str, factor: float, draw: ran
 
 
 def store(
-    boot: Boot,
-    trial: Trial,
-    level: Level,
-    planned: list[PlannedRequest],
-    records: list[RequestRecord],
-    neighbours: float,
+    trial: Trial, level: Level, planned: list[PlannedRequest], records: list[RequestRecord], told: dict[str, Any]
 ) -> None:
     evidence = evidence_store()
     plan = evidence.put(plan_content(planned, level))
@@ -174,11 +183,7 @@ def store(
         "vllm:prefix_cache_queries_total": 1000.0,
         "vllm:prefix_cache_hits_total": 100.0,
     }
-    summary = summarise(records, window_s=level.duration_s) | {
-        "evidence_class": "measured",
-        "neighbour_cpu_share": neighbours,
-        "warm_up": {"planned": 4, "completed": 4},
-    }
+    summary = summarise(records, window_s=level.duration_s) | told | {"warm_up": {"planned": 4, "completed": 4}}
     start_trial(trial=trial)
     finish_trial(
         trial=trial,

@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 from django.conf import settings as configured
+from django.test import Client
+from django.urls import reverse
 
 from config.demo import brief_document
 from decisions import ledger
@@ -55,6 +57,7 @@ ENGINE = EngineModel(
     },
     lengths=Lengths(default=ClassLength(median=40, sigma=0.1)),
 )
+REFUSAL = "The evidence is simulated: only measured evidence can carry an approval"
 LEVEL = {"name": "quiet", "arrival": {"process": "constant", "rate": 15}, "duration_s": 1.1, "drain_s": 10}
 
 
@@ -100,7 +103,9 @@ def rehearse(revision: BriefRevision) -> None:
 
 # A minute and a half of real processes: it runs where the engine's tests do.
 @pytest.mark.engine
-def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(revision: BriefRevision, owner: Account) -> None:
+def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(
+    revision: BriefRevision, owner: Account, client: Client
+) -> None:
     rehearse(revision)
     assert revision.halted == ""
     verdict = revision.verdicts.get()
@@ -110,8 +115,12 @@ def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(revision: B
     assert revision.state == "in-review"
     assert verdict.document["evidence_class"] == "simulated"
 
-    with pytest.raises(Refused, match="The evidence is simulated: only measured evidence can carry an approval"):
+    with pytest.raises(Refused, match=REFUSAL):
         sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="It went so well")
+    client.force_login(owner)
+    page = client.get(reverse("brief-sign-off", args=[revision.brief_id, revision.number])).content.decode()
+    assert "Evidence is simulated" in page
+    assert REFUSAL in page
     assert not Release.objects.exists()
     assert ledger.verify().broken is None
 

@@ -239,6 +239,8 @@ def test_an_engine_that_dies_is_a_result(boots: list[Boot], settings: Any) -> No
     assert len(statuses) == last.planned
     assert "failed" in statuses
     assert set(statuses) <= {"completed", "failed"}
+    told = [document_of(EvidenceStore(configured.EVIDENCE_DIR).get(one.manifest_digest)) for one in boot.trials.all()]
+    assert [one.get("died") for one in told] == [None, boot.reason]
 
 
 def test_a_worker_that_is_stopped_gives_its_boot_back(boots: list[Boot], settings: Any) -> None:
