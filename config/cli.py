@@ -5,6 +5,7 @@ import os
 import click
 
 from decisions.commands.compare import compare
+from loadtests.commands.compile import compile_command
 from loadtests.commands.fit_costs import fit_costs_command
 from loadtests.commands.import_evidence import import_evidence_command
 from loadtests.commands.import_traffic import import_traffic
@@ -24,6 +25,7 @@ def main(context: click.Context) -> None:
 
 
 main.add_command(compare)
+main.add_command(compile_command)
 main.add_command(replay)
 main.add_command(rerun)
 main.add_command(import_traffic)

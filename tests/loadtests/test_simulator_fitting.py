@@ -39,10 +39,10 @@ def a_row(number: int, words: int) -> Row:
     return Row.model_validate(fields | {"messages": [{"role": "user", "content": prompt}]})
 
 
-def trial(model: EngineModel, setting: Speculative | None) -> pa.Table:
+def trial(model: EngineModel, setting: Speculative | None, **more: object) -> pa.Table:
     low, high = RAMPS[model.name]
     ramp = {"process": "ramp", "rate": low, "rate_to": high}
-    level = Level.model_validate({"name": "ramp", "arrival": ramp, "duration_s": 2 * REQUESTS / (low + high)})
+    level = Level.model_validate({"name": "ramp", "arrival": ramp, "duration_s": 2 * REQUESTS / (low + high)} | more)
     planned = plan_level(rows(), level, seed=1, prefix="x")
     run = Boot(model, setting, seed=3).run_trial(planned, level="ramp", window_s=level.duration_s, drain_s=600)
     return records_table(run.records)
@@ -77,6 +77,19 @@ def test_an_engine_at_fitted_costs_behaves_like_the_measured_one() -> None:
     fitted = model.with_costs(fit_costs([trial(model, None)]))
     means = [float(np.mean(trial(one, None)["server_decode_ms"].to_numpy())) for one in (model, fitted)]
     assert means[1] == pytest.approx(means[0], rel=0.05)
+
+
+def test_requests_that_were_cut_off_are_in_the_batch_of_the_others() -> None:
+    """As far as the client knows: it hears nothing of their prompts' length, nor of those that left in the queue."""
+    model = without_nuisances("cpu-2core")
+    hasty = trial(model, None, patience={"share": 0.5, "after_s": 4.0, "spread": "exponential"})
+    cut = sum(one == "cancelled" for one in hasty["status"].to_pylist())
+    assert cut > REQUESTS / 10
+    found, known = fit_costs([hasty]).round, model.round
+    for batch in (1, 4, 8, 12):
+        assert found.seconds(batch, batch, 300 * batch) == pytest.approx(
+            known.seconds(batch, batch, 300 * batch), rel=0.08
+        )
 
 
 def test_pauses_of_the_engine_are_no_cost_of_a_step() -> None:
