@@ -22,6 +22,7 @@ from loadtests.services.import_traffic import import_traffic
 POOL = "cpu"
 ENGINE_VERSION = "0.32.0"
 DRAFT_LENGTHS = (2, 4, 8)
+TITLE, SEARCH_TITLE = "Prompt lookup for chat", "Prompt lookup for chat: which K, or which schedule"
 # Of the seeds tried, the one whose parts resemble each other most.
 SPLIT_SEED = 1
 
@@ -92,17 +93,37 @@ def import_demo_traffic() -> TrafficSet:
     )
 
 
-def create_demo_brief(route: Route, target: Checkpoint, traffic: TrafficSet) -> BriefRevision:
-    document = brief_document(target, traffic) | {"route": route.slug}
+def create_demo_brief(route: Route, target: Checkpoint, traffic: TrafficSet, *, search: bool = False) -> BriefRevision:
+    document = (search_document if search else brief_document)(target, traffic) | {"route": route.slug}
     source = yaml.safe_dump(document, sort_keys=False, allow_unicode=True, width=100)
     return create_brief(route=route, source=source, by=Account.objects.get(username="engineer"))
+
+
+def search_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
+    """The same question with a search space instead of a list of candidates: tuning is a race."""
+    document = brief_document(target, traffic)
+    del document["candidates"]
+    return document | {
+        "title": SEARCH_TITLE,
+        "question": "Which draft length of prompt lookup, or which schedule, suits the chat route, if any does?",
+        "search": [
+            {
+                "name": "ngram",
+                "speculative": {"method": "ngram", "prompt_lookup_min": 2, "prompt_lookup_max": 5},
+                "draft_lengths": [1, 2, 4, 8],
+                "schedules": {"fixed": ["1x8-2x4-4x1"], "propose": True},
+            }
+        ],
+        # Twenty minutes are about fifteen boots: all four draft lengths begin.
+        "tuning": {"engine_minutes": 20, "boots": 16, "first": 4},
+    }
 
 
 def brief_document(target: Checkpoint, traffic: TrafficSet) -> dict[str, Any]:
     parts = dict(traffic.parts.values_list("kind", "digest"))
     return {
         "schema": "draftproof.brief/1",
-        "title": "Prompt lookup for chat",
+        "title": TITLE,
         "service": "support-assistant",
         "route": "chat",
         "question": "May the chat route draft by prompt lookup, so that people who are alone on the server wait less?",

@@ -5,11 +5,12 @@ Paths are not part of it (a checkpoint is the same wherever it lies), and neithe
 """
 
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, Self, get_args
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, BeforeValidator, Field, model_validator
 
 from loadtests.canonical import canonical, digest
+from loadtests.traffic.levels import Frozen
 
 SCHEMA = "draftproof.configuration/1"
 
@@ -25,10 +26,6 @@ INSTRUMENTATION = (
     "--per-request-spec-decode-metrics",
     "--disable-uvicorn-access-log",
 )
-
-
-class Frozen(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
 
 
 class Runtime(Frozen):
@@ -90,28 +87,126 @@ class EngineEnvironment(Frozen):
 
 
 Step = Annotated[int, Field(ge=0, le=100_000)]
+Method = Literal[
+    "ngram",
+    "suffix",
+    "draft_model",
+    "eagle",
+    "eagle3",
+    "mtp",
+    "medusa",
+    "dflash",
+    "dspark",
+    "custom_class",
+]
+LONGEST_DRAFT = 64
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 
 
-class Speculative(Frozen):
-    """The speculative setting, in the words of the engine's ``--speculative-config``."""
+def not_synthetic(value: Any) -> Any:
+    if value == "synthetic":
+        raise ValueError("synthetic fabricates acceptance, and with it the output: it is never admissible")
+    return value
 
-    method: Literal["ngram", "suffix", "draft_model", "eagle", "eagle3", "mtp", "medusa", "dflash", "dspark"]
-    num_speculative_tokens: int = Field(ge=1, le=64)
+
+class DraftMethod(Frozen):
+    """How drafts are made, in the words of the engine's ``--speculative-config``; how many is said elsewhere. Which
+    option belongs to which method says ``OPTIONS``."""
+
+    later = (
+        *("custom_class", "parallel_drafting", "use_heterogeneous_vocab", "use_local_argmax_reduction"),
+        *("draft_tensor_parallel_size", "quantization", "max_model_len", "kv_cache_dtype"),
+        *("attention_backend", "moe_backend", "disable_padded_drafter_batch", "index_share_for_mtp_iteration"),
+        *("enable_adaptive_verification", "dspark_draft_topk"),
+        *("suffix_decoding_max_tree_depth", "suffix_decoding_max_cached_requests"),
+        *("suffix_decoding_max_spec_factor", "suffix_decoding_min_token_prob"),
+        *("rejection_sample_method", "draft_sample_method"),
+    )
+    method: Method
     prompt_lookup_min: int | None = Field(None, ge=1, le=100_000)
     prompt_lookup_max: int | None = Field(None, ge=1, le=100_000)
     drafter: Checkpoint | None = None
-    num_speculative_tokens_per_batch_size: tuple[tuple[Step, Step, Step], ...] | None = Field(None, max_length=100)
+    custom_class: str | None = Field(
+        None,
+        pattern=r"^[A-Za-z_]\w*(\.[A-Za-z_]\w*)+$",
+        max_length=200,
+        description="a proposer's class in the engine's environment, as package.module.Class",
+    )
+    parallel_drafting: bool | None = None
+    use_heterogeneous_vocab: bool | None = None
+    use_local_argmax_reduction: bool | None = None
+    draft_tensor_parallel_size: int | None = Field(None, ge=1, le=1_024)
+    quantization: Name | None = None
+    max_model_len: int | None = Field(None, ge=1, le=100_000_000)
+    kv_cache_dtype: Name | None = None
+    attention_backend: Name | None = None
+    moe_backend: Name | None = None
+    disable_padded_drafter_batch: bool | None = None
+    index_share_for_mtp_iteration: bool | None = None
+    enable_adaptive_verification: bool | None = None
+    dspark_draft_topk: int | None = Field(None, ge=1, le=10_000_000)
+    suffix_decoding_max_tree_depth: int | None = Field(None, ge=1, le=100_000)
+    suffix_decoding_max_cached_requests: int | None = Field(None, ge=0, le=100_000_000)
+    suffix_decoding_max_spec_factor: float | None = Field(None, ge=0, le=1_000)
+    suffix_decoding_min_token_prob: float | None = Field(None, ge=0, le=1)
+    rejection_sample_method: Annotated[Literal["standard", "block"] | None, BeforeValidator(not_synthetic)] = None
+    draft_sample_method: Literal["greedy", "probabilistic"] | None = None
 
     @model_validator(mode="after")
-    def lookup_in_order(self) -> "Speculative":
+    def lookup_in_order(self) -> Self:
         low, high = self.prompt_lookup_min, self.prompt_lookup_max
         if low is not None and high is not None and low > high:
             raise ValueError(f"prompt_lookup_min {low} is above prompt_lookup_max {high}")
         return self
 
     @property
+    def options(self) -> dict[str, Any]:
+        """The options that are set, by their names."""
+        return {name: value for name in OPTIONS if (value := getattr(self, name)) is not None}
+
+
+WITH_A_MODEL: tuple[Method, ...] = ("draft_model", "eagle", "eagle3", "mtp", "medusa", "dflash", "dspark")
+METHODS: tuple[Method, ...] = get_args(Method)
+# Which methods read an option (vLLM 0.32, vllm/config/speculative.py and the proposers under vllm/v1/spec_decode).
+OPTIONS: dict[str, tuple[Method, ...]] = {
+    "prompt_lookup_min": ("ngram",),
+    "prompt_lookup_max": ("ngram",),
+    "drafter": WITH_A_MODEL,
+    "custom_class": ("custom_class",),
+    "parallel_drafting": ("draft_model", "eagle", "eagle3"),
+    "use_heterogeneous_vocab": ("draft_model",),
+    "use_local_argmax_reduction": ("eagle", "eagle3", "mtp", "dflash"),
+    "draft_tensor_parallel_size": WITH_A_MODEL,
+    "quantization": WITH_A_MODEL,
+    "max_model_len": WITH_A_MODEL,
+    "kv_cache_dtype": WITH_A_MODEL,
+    "attention_backend": WITH_A_MODEL,
+    "moe_backend": WITH_A_MODEL,
+    "disable_padded_drafter_batch": ("eagle", "eagle3"),
+    "index_share_for_mtp_iteration": ("mtp",),
+    "enable_adaptive_verification": ("dspark",),
+    "dspark_draft_topk": ("dspark",),
+    "suffix_decoding_max_tree_depth": ("suffix",),
+    "suffix_decoding_max_cached_requests": ("suffix",),
+    "suffix_decoding_max_spec_factor": ("suffix",),
+    "suffix_decoding_min_token_prob": ("suffix",),
+    "rejection_sample_method": METHODS,
+    "draft_sample_method": WITH_A_MODEL,
+}
+
+
+class Speculative(DraftMethod):
+    """The speculative setting, in the words of the engine's ``--speculative-config``."""
+
+    num_speculative_tokens: int = Field(ge=1, le=LONGEST_DRAFT)
+    num_speculative_tokens_per_batch_size: tuple[tuple[Step, Step, Step], ...] | None = Field(None, max_length=100)
+
+    @property
     def label(self) -> str:
-        return f"{self.method} K={self.num_speculative_tokens}"
+        steps = self.num_speculative_tokens_per_batch_size
+        if not steps:
+            return f"{self.method} K={self.num_speculative_tokens}"
+        return f"{self.method} K=" + ", ".join(f"{k} from {low}" for low, _, k in steps)
 
 
 class Configuration(Frozen):

@@ -9,6 +9,7 @@ from loadtests.statistics.order import arm_orders, level_order
 from loadtests.traffic.levels import Level
 from loadtests.traffic.plan import Segment, Stretches, segments
 from loadtests.traffic.rows import Row
+from loadtests.tuning.race import NONE, level_orders
 
 SCHEMA = "draftproof.campaign/1"
 Purpose = Literal["noise-floor", "tuning", "held-out", "fallback"]
@@ -38,6 +39,14 @@ class Arm:
     configuration: str
 
 
+@dataclass(frozen=True)
+class TuningRound:
+    """A round of the race: its number, from 1, and its boots in order by candidate; ``NONE`` is the baseline."""
+
+    number: int
+    boots: tuple[str, ...]
+
+
 def plan_boots(
     purpose: Purpose,
     *,
@@ -49,14 +58,21 @@ def plan_boots(
     pairs: int,
     seed: int,
     stretches: Stretches | None = None,
+    tuning_round: TuningRound | None = None,
 ) -> list[PlannedBoot]:
     """The boots of a campaign in the order in which they run.
 
     ``baseline`` and the values of ``candidates`` are configuration digests; ``rows`` is the part it draws from and
-    ``stretches`` the unbroken times the part was cut from. Raises ValueError when the part has too few requests.
+    ``stretches`` the unbroken times the part was cut from. ``tuning_round``: where tuning is a race. Raises ValueError
+    when the part has too few requests.
     """
     own = Arm(BASELINE, "", baseline)
     match purpose:
+        case "tuning" if tuning_round is not None:
+            # Each round has segments of its own, which all of its boots share.
+            placed = segments(rows, levels, pairs=tuning_round.number, seed=seed, wrap=True, stretches=stretches)
+            here = {name: placed[tuning_round.number - 1, name] for name in (level.name for level in levels)}
+            return raced_boots(baseline, candidates, here, tuning_round, seed)
         case "tuning":
             placed = segments(rows, levels, pairs=1, seed=seed, wrap=True, stretches=stretches)
             return tuning_boots(baseline, candidates, placed, [level.name for level in levels], seed)
@@ -112,6 +128,24 @@ def tuning_boots(
     ]
 
 
+def raced_boots(
+    baseline: str, candidates: Mapping[str, str], placed: Mapping[str, Segment], raced: TuningRound, seed: int
+) -> list[PlannedBoot]:
+    """In the order of the round. The levels' order is drawn for the round, and rotated from boot to boot."""
+    orders = level_orders(level_order(list(placed), seed, raced.number), len(raced.boots))
+    return [
+        PlannedBoot(
+            position,
+            None,
+            BASELINE if name == NONE else "candidate",
+            "" if name == NONE else name,
+            baseline if name == NONE else candidates[name],
+            tuple(PlannedTrial(level, placed[level]) for level in order),
+        )
+        for position, (name, order) in enumerate(zip(raced.boots, orders, strict=True))
+    ]
+
+
 def plan_document(
     purpose: Purpose,
     *,
@@ -122,20 +156,27 @@ def plan_document(
     seed: int,
     boots: Sequence[PlannedBoot],
     max_client_lag_ms: float | None = None,
+    tuning_round: TuningRound | None = None,
 ) -> dict[str, Any]:
     """The plan as it is stored and digested, and as a trial reads its level, window and deadlines from it. The limit on
-    the client's lag is there for its self-test; plans made before there was one have none."""
+    the client's lag is there for its self-test; plans made before there was one have none. A round of a race has its
+    number."""
     limit = {} if max_client_lag_ms is None else {"max_client_lag_ms": max_client_lag_ms}
-    return limit | {
-        "schema": SCHEMA,
-        "purpose": purpose,
-        "brief": brief,
-        "part": part,
-        "seed": seed,
-        "levels": [level.model_dump(mode="json") for level in levels],
-        "deadlines": dict(deadlines),
-        "boots": [boot_document(boot) for boot in boots],
-    }
+    raced = {} if tuning_round is None else {"round": tuning_round.number}
+    return (
+        limit
+        | raced
+        | {
+            "schema": SCHEMA,
+            "purpose": purpose,
+            "brief": brief,
+            "part": part,
+            "seed": seed,
+            "levels": [level.model_dump(mode="json") for level in levels],
+            "deadlines": dict(deadlines),
+            "boots": [boot_document(boot) for boot in boots],
+        }
+    )
 
 
 def boot_document(boot: PlannedBoot) -> dict[str, Any]:

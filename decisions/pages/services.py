@@ -10,9 +10,10 @@ from django.views.decorators.http import require_http_methods, require_safe
 from decisions.models import Account, Release, Route, Service
 from decisions.pages.access import posted_from, require
 from decisions.pages.privacy import PrivacyForm, kept, typed
-from decisions.rules.who_may import Relation, may_manage_privacy, may_revoke
+from decisions.rules.who_may import Relation, may_add_route, may_manage_privacy, may_revoke
 from decisions.selectors import services as selectors
 from decisions.selectors.pictures import in_order
+from decisions.services.add_route import add_route
 from decisions.services.people import owners, person
 from decisions.services.refused import Refused
 from decisions.services.revoke_release import revoke_release
@@ -51,9 +52,12 @@ def render_service(
     privacy: PrivacyForm,
     *,
     refusal: str = "",
+    route: dict[str, str] | None = None,
     status: int = 200,
 ) -> HttpResponse:
-    why_not_manage = may_manage_privacy(person(account), Relation(service_owners=owners(found)))
+    """``route``: what was typed of a new route that was refused, and why."""
+    relation = Relation(service_owners=owners(found))
+    why_not_manage = may_manage_privacy(person(account), relation)
     context = {
         "service": found,
         "routes": selectors.routes_now(found.routes.all(), timezone.now()),
@@ -62,8 +66,25 @@ def render_service(
         "may_manage": why_not_manage is None,
         "why_not_manage": why_not_manage,
         "refusal": refusal,
+        "may_add_route": may_add_route(person(account), relation) is None,
+        "new_route": route or {},
     }
     return render(request, "services/service.html", context, status=status)
+
+
+@posted_from("service", "slug")
+@login_required
+def new_route(request: HttpRequest, slug: str) -> HttpResponse:
+    account = require(request)
+    found = get_object_or_404(selectors.services(), slug=slug)
+    typed_in = {name: request.POST.get(name, "").strip() for name in ("slug", "name", "purpose")}
+    try:
+        added = add_route(service=found, by=account, **typed_in)
+    except Refused as refusal:
+        form = kept(found.retention_days, found.redactions)
+        return render_service(request, found, account, form, route=typed_in | {"refusal": str(refusal)}, status=422)
+    messages.success(request, f"{added.name} is a route of {found.name} now, without a release: the baseline answers.")
+    return redirect("route", slug, added.slug)
 
 
 @require_safe

@@ -1,12 +1,24 @@
 """The acceptance brief as a document: what will be decided, by which rule, frozen before any tuning."""
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
 from yaml.constructor import ConstructorError
 
+from decisions.rules.preflight import method_refusals, refusals
+from decisions.rules.search import (
+    LONGEST_NAME,
+    MOST_FAMILIES,
+    NAME,
+    Family,
+    OutsideSearch,
+    beyond,
+    first_entrants,
+    in_search,
+)
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import Configuration, Speculative, foreign_difference
 from loadtests.statistics.looks import Look, planned_looks
@@ -44,7 +56,9 @@ def not_reserved(name: str) -> str:
     return name
 
 
-CandidateName = Annotated[str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=60), AfterValidator(not_reserved)]
+CandidateName = Annotated[
+    str, Field(pattern=r"^[a-z0-9][a-z0-9-]*$", max_length=LONGEST_NAME), AfterValidator(not_reserved)
+]
 
 
 class Cell(Frozen):
@@ -188,6 +202,22 @@ class Candidate(Frozen):
     speculative: Speculative
 
 
+class Tuning(Frozen):
+    """How far the race of tuning may go, within the budget of the whole brief, and how sure it must be to let a
+    candidate fall. ``same``: a difference on the outcome's scale (share of 1, or log ratio) that is worth no boot.
+    ``first`` candidates of each family begin; later rounds have at most ``abreast``. The leader has ``confirmed`` boots
+    before the race ends, if the budget allows."""
+
+    engine_minutes: float | None = Field(None, gt=0, le=1_000_000)
+    boots: int = Field(100, ge=2, le=1_000)
+    wall_minutes: float | None = Field(None, gt=0, le=1_000_000)
+    confidence: float = Field(0.95, gt=0.5, le=0.9999)
+    same: float = Field(0.01, gt=0, lt=1)
+    first: int = Field(3, ge=1, le=20)
+    abreast: int = Field(3, ge=1, le=20)
+    confirmed: int = Field(2, ge=1, le=20)
+
+
 class Traffic(Frozen):
     """The population: digests of the parts that stand for it."""
 
@@ -198,7 +228,10 @@ class Traffic(Frozen):
 
 
 class Brief(Frozen):
-    later = ("capacity",)
+    """``candidates`` are written out one by one; ``search`` holds families of them. With ``search`` or ``tuning`` the
+    candidates race; without both every one of them is measured once."""
+
+    later = ("capacity", "search", "tuning")
     schema_: Literal["draftproof.brief/1"] = Field("draftproof.brief/1", alias="schema")
     title: str = Field(min_length=3, max_length=120)
     service: str
@@ -207,7 +240,9 @@ class Brief(Frozen):
     population: str = Field(min_length=10, description="which requests the answer is about")
     decision_owner: str
     baseline: Configuration
-    candidates: tuple[Candidate, ...] = Field(min_length=1, max_length=MOST_CANDIDATES)
+    candidates: tuple[Candidate, ...] = Field((), max_length=MOST_CANDIDATES)
+    search: tuple[Family, ...] = Field((), max_length=MOST_FAMILIES)
+    tuning: Tuning | None = None
     traffic: Traffic
     levels: tuple[Level, ...] = Field(min_length=1, max_length=12)
     peak: str = Field(description="the level at which the fallback must be shown")
@@ -242,6 +277,35 @@ class Brief(Frozen):
             raise ValueError("two candidates have the same name")
         if len({rail.id for rail in self.guardrails}) != len(self.guardrails):
             raise ValueError("two guardrails have the same id")
+        return self
+
+    @model_validator(mode="after")
+    def can_be_searched(self) -> "Brief":
+        families = [one.name for one in self.search]
+        if len(set(families)) != len(families):
+            raise ValueError("two families of the search have the same name")
+        for one in self.candidates:
+            found = NAME.fullmatch(one.name)
+            if found and found["family"] in families:
+                raise ValueError(f"candidate {one.name}: such names are formed by the family {found['family']}")
+        for family in self.search:
+            for schedule in family.fixed:
+                problem = beyond(schedule, self.baseline.arguments.max_num_seqs)
+                if problem:
+                    raise ValueError(f"search {family.name}, schedule {schedule}: {problem}")
+        if not 1 <= len(self.all_candidates) <= MOST_CANDIDATES:
+            raise ValueError(
+                f"candidates and search name {len(self.all_candidates)} candidates: it takes 1 to {MOST_CANDIDATES}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def tuning_within_its_budget(self) -> "Brief":
+        asked = self.tuning.engine_minutes if self.tuning else None
+        if asked is not None and asked > self.budget_engine_minutes:
+            raise ValueError(
+                f"tuning.engine_minutes {asked:g} is more than budget_engine_minutes {self.budget_engine_minutes:g}"
+            )
         return self
 
     @model_validator(mode="after")
@@ -285,12 +349,40 @@ class Brief(Frozen):
         """Of a class at a level: the level's own deadlines replace the brief's of the same name."""
         return deadline_of(class_, self.level(level).deadlines_over(self.deadlines))
 
+    @property
+    def races(self) -> bool:
+        return bool(self.search) or self.tuning is not None
+
+    @property
+    def race(self) -> Tuning:
+        """How far the race goes, where there is one."""
+        return self.tuning or Tuning()
+
+    @cached_property
+    def all_candidates(self) -> tuple[Candidate, ...]:
+        """Those written out, then each family's draft lengths and listed schedules; none that tuning proposes."""
+        named = (name for family in self.search for name, _ in first_entrants(family))
+        return (*self.candidates, *(self.candidate(name) for name in named))
+
+    def candidate(self, name: str) -> Candidate:
+        """Also of a schedule that tuning proposed. Raises OutsideSearch for a name outside the frozen search space."""
+        written = next((one for one in self.candidates if one.name == name), None)
+        if written is not None:
+            return written
+        most = self.baseline.arguments.max_num_seqs
+        family, schedule = in_search(self.search, name, most)
+        return Candidate(name=name, speculative=family.speculative_of(schedule, most))
+
+    def has_candidate(self, name: str) -> bool:
+        try:
+            self.candidate(name)
+        except OutsideSearch:
+            return False
+        return True
+
     def configuration(self, name: str) -> Configuration:
-        """The configuration of 'baseline' or of a candidate by its name."""
-        if name == "baseline":
-            return self.baseline
-        candidate = next(one for one in self.candidates if one.name == name)
-        return self.baseline.with_speculative(candidate.speculative)
+        """The configuration of 'baseline' or of a candidate by its name. Raises OutsideSearch as ``candidate`` does."""
+        return self.baseline if name == "baseline" else self.baseline.with_speculative(self.candidate(name).speculative)
 
 
 class BadBrief(ValueError):
@@ -374,7 +466,31 @@ def read_brief(text: str) -> Brief:
     document = read_yaml(text)
     if not isinstance(document, dict):
         raise BadBrief(["a brief is a mapping of fields"])
-    return parse_brief(reduce_candidates(document))
+    brief = parse_brief(reduce_candidates(document))
+    # Of words that people still write alone: what was frozen earlier stays readable.
+    problems = [*candidate_refusals(brief), *family_refusals(brief)]
+    if problems:
+        raise BadBrief(problems)
+    return brief
+
+
+def candidate_refusals(brief: Brief) -> list[str]:
+    return [
+        f"candidates.{place}.speculative: {sentence}"
+        for place, one in enumerate(brief.candidates)
+        for sentence in refusals(brief.baseline.with_speculative(one.speculative))
+    ]
+
+
+def family_refusals(brief: Brief) -> list[str]:
+    """Each family once: what its method and options are refused for, else what the first of its candidates is."""
+    found = []
+    for place, family in enumerate(brief.search):
+        said = method_refusals(family.speculative, brief.baseline.runtime.engine)
+        named = [brief.configuration(name) for name, _ in first_entrants(family)]
+        more = (sentence for one in named for sentence in refusals(one))
+        found += [f"search.{place}.speculative: {sentence}" for sentence in dict.fromkeys([*said, *more])]
+    return found
 
 
 def read_yaml(text: str) -> Any:

@@ -21,18 +21,20 @@ UNPROVEN = "Tuning showed no candidate better than no speculation; the brief ask
 
 @dataclass(frozen=True)
 class Nomination:
-    """``candidate`` None: nobody did better than no speculation. ``rows``: one per candidate and cell."""
+    """``candidate`` None: nobody did better than no speculation. ``rows``: one per candidate and cell. ``race``: how it
+    ended, where there was one."""
 
     candidate: str | None
     reason: str
     rows: tuple[dict[str, Any], ...]
+    race: dict[str, Any] | None = None
 
     @property
     def document(self) -> dict[str, Any]:
         found: dict[str, Any] = plain(
             {"candidate": self.candidate, "reason": self.reason, "rows": self.rows, "note": EXPLORATORY}
         )
-        return found
+        return found if self.race is None else found | {"race": self.race}
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,7 @@ def nominate(brief: Brief, trials: Iterable[TrialEvidence]) -> Nomination:
     trials = sorted(trials, key=lambda one: one.order)
     tuning = [one for one in trials if one.purpose == "tuning"]
     rows = tuning_rows(brief, tuning)
-    scores = [score(brief, one, tuning) for one in brief.candidates]
+    scores = [score(brief, one, tuning) for one in brief.all_candidates]
     ranked = [one for one in scores if one is not None]
     anyone = brief.rule.nomination == "best-candidate"
     better = [one for one in ranked if one.effect > 0 or (anyone and math.isfinite(one.effect))]
@@ -128,9 +130,16 @@ def noise(spread: float, one: Score, best: Score) -> float:
 def tuning_rows(brief: Brief, tuning: Sequence[TrialEvidence]) -> tuple[dict[str, Any], ...]:
     return tuple(
         plain(tuning_row(brief, candidate, cell, tuning))
-        for candidate in brief.candidates
+        for candidate in [*brief.all_candidates, *proposed(brief, tuning)]
         for cell in gating_cells(brief)
     )
+
+
+def proposed(brief: Brief, tuning: Sequence[TrialEvidence]) -> list[Candidate]:
+    """Candidates that the brief doesn't list and tuning measured all the same, within its search space."""
+    listed = {one.name for one in brief.all_candidates}
+    measured = {one.candidate for one in tuning if one.candidate is not None}
+    return [brief.candidate(name) for name in sorted(measured - listed) if brief.has_candidate(name)]
 
 
 def tuning_row(brief: Brief, candidate: Candidate, cell: Cell, tuning: Sequence[TrialEvidence]) -> dict[str, Any]:
@@ -140,7 +149,8 @@ def tuning_row(brief: Brief, candidate: Candidate, cell: Cell, tuning: Sequence[
     found = mean_effect(brief, measure, cell, candidate, tuning)
     return {
         "candidate": candidate.name,
-        "label": candidate.speculative.label,
+        # Rows of a frozen verdict: their words don't change with the label.
+        "label": f"{candidate.speculative.method} K={candidate.speculative.num_speculative_tokens}",
         "draft_length": candidate.speculative.num_speculative_tokens,
         "level": cell.level,
         "class": cell.class_,

@@ -6,23 +6,25 @@ from typing import Literal
 from django.db import OperationalError
 
 from decisions import ledger
-from decisions.models import BriefCampaign, BriefRevision, Event
+from decisions.models import BriefRevision, Event
 from decisions.rules.brief import Brief
 from decisions.rules.nomination import nominate
 from decisions.selectors.evidence import evidence_of
+from decisions.selectors.race import RaceSoFar, race_so_far
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.move_revision import subject
-from loadtests.configurations import Configuration
+from decisions.services.record_nomination import record_nomination
+from decisions.services.run_race import run_race
+from decisions.services.start_campaign import ACTOR, start_campaign
+from decisions.services.take_looks import take_looks
 from loadtests.evidence.store import EvidenceUnreachable
 from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.planning import Purpose
-from loadtests.services.create_campaign import create_campaign
 
 logger = logging.getLogger(__name__)
 
 STAGES: tuple[Purpose, ...] = ("noise-floor", "tuning", "held-out", "fallback")
-ACTOR = "draftproof"
 
 
 def advance_brief(*, revision: BriefRevision) -> None:
@@ -32,10 +34,11 @@ def advance_brief(*, revision: BriefRevision) -> None:
     people see it; only a database or an evidence store that is away is left to the next call.
     """
     try:
+        seen = race_so_far(BriefRevision.objects.get(pk=revision.pk))
         with act():
             held = BriefRevision.objects.get(pk=revision.pk)
             if is_going(held):
-                step(held)
+                step(held, seen)
     except Exception as error:
         if is_away(error):
             raise
@@ -54,17 +57,22 @@ def is_going(revision: BriefRevision) -> bool:
     return revision.state == "measuring" and not revision.halted
 
 
-def step(revision: BriefRevision) -> None:
+def step(revision: BriefRevision, seen: RaceSoFar | None) -> None:
     stage = next_stage(revision)
     if stage == "verdict":
         compute_verdict(revision=revision)
+    elif stage == "tuning" and revision.document.races:
+        run_race(revision=revision, seen=seen)
     elif stage is not None:
         start_stage(revision, stage)
 
 
 def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
     """The stage to start now, "verdict" when all are done, None while one runs or was stopped."""
+    raced = revision.document.races
     for purpose in STAGES:
+        if purpose == "tuning" and raced and revision.nomination is not None:
+            continue
         if purpose == "held-out":
             if revision.nomination is None:
                 nominate_candidate(revision)
@@ -73,6 +81,8 @@ def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
         campaign = last_campaign(revision, purpose)
         if campaign is None:
             return purpose
+        if purpose == "held-out":
+            take_looks(revision=revision, campaign=campaign)
         if campaign.state in Campaign.OPEN:
             return None
         if campaign.state != Campaign.State.DONE:
@@ -80,6 +90,9 @@ def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
                 return purpose
             halt(revision, f"the {purpose} campaign was {campaign.state}: {campaign.reason}", campaign)
             return None
+        if purpose == "tuning" and raced:
+            # A round is over: the next one, or the nomination, which ends the race.
+            return purpose
     return "verdict"
 
 
@@ -104,46 +117,14 @@ def was_halted_for(revision: BriefRevision, campaign: Campaign) -> bool:
 
 
 def nominate_candidate(revision: BriefRevision) -> None:
-    nomination = nominate(revision.document, evidence_of(revision, purposes=["noise-floor", "tuning"]))
-    revision.nominee = nomination.candidate or ""
-    revision.nomination = nomination.document
-    BriefRevision.objects.filter(pk=revision.pk).update(nominee=revision.nominee, nomination=revision.nomination)
-    ledger.append(
-        "brief-nominated",
-        subject=subject(revision),
-        actor=ACTOR,
-        details={"nominee": revision.nominee or "none", "reason": nomination.reason},
-    )
+    trials = evidence_of(revision, purposes=["noise-floor", "tuning"])
+    record_nomination(revision=revision, nomination=nominate(revision.document, trials), by=ACTOR)
 
 
 def start_stage(revision: BriefRevision, purpose: Purpose) -> None:
-    document = revision.document
-    if revision.traffic_set is None:
-        raise ValueError("the frozen brief has no traffic set")
-    campaign = create_campaign(
-        purpose=purpose,
-        traffic_set=revision.traffic_set,
-        brief_digest=revision.digest,
-        baseline=document.baseline,
-        candidates=candidates_for(document, purpose, revision.nominee),
-        levels=document.levels,
-        peak=document.peak,
-        pairs=document.rule.noise_floor_pairs if purpose == "noise-floor" else document.rule.pairs,
-        seed=document.rule.seed,
-        deadlines={name: deadline.model_dump() for name, deadline in document.deadlines.items()},
-        budget_engine_minutes=max(0.0, document.budget_engine_minutes - engine_minutes_used(revision)),
-        max_reattempts=document.rule.max_reattempts,
-        max_client_lag_ms=document.rule.max_client_lag_ms,
-        by=ACTOR,
-    )
-    BriefCampaign.objects.create(revision=revision, campaign=campaign)
+    candidates = candidates_for(revision.document, purpose, revision.nominee)
+    start_campaign(revision=revision, purpose=purpose, candidates=candidates)
 
 
-def candidates_for(document: Brief, purpose: str, nominee: str) -> dict[str, Configuration]:
-    names = {"tuning": [one.name for one in document.candidates], "held-out": [nominee]}.get(purpose, [])
-    return {name: document.configuration(name) for name in names}
-
-
-def engine_minutes_used(revision: BriefRevision) -> float:
-    campaigns = Campaign.objects.filter(brief_campaign__revision=revision).prefetch_related("boots")
-    return sum(boot.engine_minutes for campaign in campaigns for boot in campaign.boots.all())
+def candidates_for(document: Brief, purpose: str, nominee: str) -> list[str]:
+    return {"tuning": [one.name for one in document.all_candidates], "held-out": [nominee]}.get(purpose, [])

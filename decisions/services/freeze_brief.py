@@ -19,6 +19,8 @@ from loadtests.traffic.plan import check_rows, drawn_counts, segments_of_times
 
 # So many times the rows that are there: refused without drawing the times of millions.
 FAR_TOO_MANY = 10
+# A race rarely goes on for longer; a round that finds no segments after all halts the brief and says so.
+ROUNDS_CHECKED = 12
 
 
 def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
@@ -118,7 +120,7 @@ def check_enough(document: Brief, traffic_set: TrafficSet) -> None:
     peak = [level for level in levels if level.name == document.peak]
     stages = (
         (TrafficPart.Kind.TUNING, levels, rule.noise_floor_pairs, rule.seed),
-        (TrafficPart.Kind.TUNING, levels, 1, rule.seed),
+        (TrafficPart.Kind.TUNING, levels, ROUNDS_CHECKED if document.races else 1, rule.seed),
         (TrafficPart.Kind.TUNING, peak, 1, rule.seed + 1),
         (TrafficPart.Kind.HELD_OUT, levels, rule.pairs, rule.seed),
     )

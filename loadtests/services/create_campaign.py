@@ -5,7 +5,7 @@ from loadtests import configurations, journal, queue
 from loadtests.canonical import digest_of
 from loadtests.journal import act
 from loadtests.models import Boot, Campaign, TrafficPart, TrafficSet, Trial
-from loadtests.planning import PlannedBoot, Purpose, plan_boots, plan_document
+from loadtests.planning import PlannedBoot, Purpose, TuningRound, plan_boots, plan_document
 from loadtests.services.read_part import PART_OF, read_part
 from loadtests.services.store_configuration import store_configuration
 from loadtests.traffic.levels import Level
@@ -27,6 +27,7 @@ def create_campaign(
     max_reattempts: int,
     by: str,
     max_client_lag_ms: float | None = None,
+    tuning_round: TuningRound | None = None,
 ) -> Campaign:
     """Plans a campaign and queues it. Raises ValueError when its part of the traffic is too small."""
     part = TrafficPart.objects.get(set=traffic_set, kind=PART_OF[Campaign.Purpose(purpose)])
@@ -41,6 +42,7 @@ def create_campaign(
         pairs=pairs,
         seed=seed,
         stretches=part.stretches,
+        tuning_round=tuning_round,
     )
     plan = plan_document(
         purpose,
@@ -51,6 +53,7 @@ def create_campaign(
         seed=seed,
         boots=boots,
         max_client_lag_ms=max_client_lag_ms,
+        tuning_round=tuning_round,
     )
     with act():
         campaign = Campaign.objects.create(

@@ -1,17 +1,18 @@
 """How many drafts of a round the target keeps: by class, by position, and by what the request is about."""
 
 import math
+import operator
 from functools import lru_cache
+from itertools import accumulate
 from statistics import NormalDist
 from typing import Annotated
 
 import numpy as np
-from numpy.random import Generator
 from numpy.typing import NDArray
 from pydantic import Field
 
-from loadtests.configurations import Frozen
-from loadtests.traffic.arrivals import label_bytes
+from loadtests.traffic.arrivals import generator_for, label_bytes
+from loadtests.traffic.levels import Frozen
 
 Probability = Annotated[float, Field(ge=0, le=1)]
 NORMAL = NormalDist()
@@ -30,7 +31,8 @@ class ClassAcceptance(Frozen):
     def survival(self, k: int, effect: float) -> NDArray[np.float64]:
         """P(at least i drafts are kept) for i = 1 … k, for a request with this standard-normal effect."""
         given = [self.positions[min(index, len(self.positions) - 1)] for index in range(k)]
-        return np.cumprod([shifted(one, self.spread * effect) for one in given], dtype=np.float64)
+        kept = accumulate((shifted(one, self.spread * effect) for one in given), operator.mul)
+        return np.array(list(kept), np.float64)
 
 
 class Acceptance(Frozen):
@@ -56,6 +58,15 @@ def standard_normal(*labels: str | int) -> float:
     return NORMAL.inv_cdf((number + 0.5) / 2**48)
 
 
+@lru_cache(1_024)
+def uniforms(count: int, *labels: str | int) -> NDArray[np.float64]:
+    """Two uniform draws for each of ``count`` rounds, shape (2, count), that belong to the labels. Where several
+    drafters are tried in the same boot, one after the other asks for the same."""
+    drawn = generator_for(*labels).random((2, count))
+    drawn.flags.writeable = False
+    return drawn
+
+
 def expected_tokens(acceptance: ClassAcceptance, k: int) -> float:
     """Tokens of a round with k drafts when the request has no effect of its own: 1 + Σ P(at least i kept).
 
@@ -68,11 +79,12 @@ def expected_tokens(acceptance: ClassAcceptance, k: int) -> float:
 class Rounds:
     """What the rounds of one request would accept, drawn ahead: round r keeps min(``kept[r]``, K) drafts.
 
-    The draws don't depend on when a round takes place or on K, so that a schedule may change K between two rounds.
+    ``draws`` are uniform, shape (2, rounds). They don't depend on when a round takes place or on K, so that a schedule
+    may change K between two rounds.
     """
 
-    def __init__(self, acceptance: ClassAcceptance, *, most: int, effect: float, count: int, rng: Generator) -> None:
+    def __init__(self, acceptance: ClassAcceptance, *, most: int, effect: float, draws: NDArray[np.float64]) -> None:
         survival = acceptance.survival(most, effect)
-        self.kept = most - np.searchsorted(survival[::-1], rng.random(count), side="right")
+        self.kept = most - survival[::-1].searchsorted(draws[0], side="right")
         share = shifted(acceptance.proposes, acceptance.spread * effect)
-        self.proposed = np.ones(count, np.int64) if share == 1 else (rng.random(count) < share).astype(np.int64)
+        self.proposed = (draws[1] < share).astype(np.int64)

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 from pydantic import Field
 
-from loadtests.configurations import Frozen
+from loadtests.traffic.levels import Frozen
 
 Counts = NDArray[np.int64]
 Seconds = NDArray[np.float64]
@@ -37,13 +37,12 @@ class RoundCost(Frozen):
         """Tokens checked in one step up to which they are free."""
         return self.weights_s / self.per_token_s if self.per_token_s else float("inf")
 
-    def seconds(self, sequences: Any, verified: Any, context: Any, prefill: int = 0) -> Seconds:
-        """Of one step or, with arrays of one length, of each of several."""
+    def seconds(self, sequences: Any, verified: Any, context: Any, prefill: Any = 0) -> Any:
+        """Of one step, a float, or with arrays of one length of each of several, an array."""
         arithmetic = self.per_token_s * verified + self.per_prefill_token_s * prefill
-        roof = np.maximum(self.weights_s, arithmetic)
-        return np.asarray(
-            self.fixed_s + self.per_sequence_s * sequences + roof + self.per_context_token_s * context, np.float64
-        )
+        one = isinstance(arithmetic, float)
+        roof = max(self.weights_s, arithmetic) if one else np.maximum(self.weights_s, arithmetic)
+        return self.fixed_s + self.per_sequence_s * sequences + roof + self.per_context_token_s * context
 
 
 class DrafterCost(Frozen):

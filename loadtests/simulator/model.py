@@ -9,9 +9,10 @@ from typing import Literal, TypeVar
 from pydantic import Field, ValidationError, model_validator
 
 from loadtests.canonical import canonical, digest
-from loadtests.configurations import EngineArguments, Frozen, Speculative
+from loadtests.configurations import EngineArguments, Speculative
 from loadtests.simulator.acceptance import Acceptance
 from loadtests.simulator.costs import Costs, DrafterCost, RoundCost
+from loadtests.traffic.levels import Frozen
 
 Document = TypeVar("Document", bound=Frozen)
 

