@@ -3,7 +3,6 @@
 from decisions.charts.arrivals import arrivals_over_time
 from decisions.charts.attainment import LevelAttainment, attainment_by_level
 from decisions.charts.completion import completion_ecdf
-from decisions.charts.draft_length import draft_length_heat_map
 from decisions.charts.figure import Chart, Interval, Table
 from decisions.charts.pairs import pairs_forest
 
@@ -15,6 +14,5 @@ __all__ = [
     "arrivals_over_time",
     "attainment_by_level",
     "completion_ecdf",
-    "draft_length_heat_map",
     "pairs_forest",
 ]

@@ -1,6 +1,7 @@
 """What every chart shares: colours with a meaning, a plain layout, and the sentence and table beside the picture."""
 
 import json
+import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -20,6 +21,10 @@ BAD = "#c2410c"
 WORSE = "#d97a29"
 EVEN = "#f1f2f4"
 BETTER = "#3f86d1"
+# Configurations beside each other: apart for every common colour vision, and each with a dash and a symbol as well.
+SERIES = (ACCENT, "#c85200", "#00805e", "#a8478a", "#2b8ab8")
+DASHES = ("solid", "10px,3px", "2px,3px", "8px,3px,2px,3px", "5px,3px")
+SYMBOLS = ("circle", "square", "diamond", "triangle-up", "star")
 
 COLOURS = {
     INK: "ink",
@@ -32,6 +37,10 @@ COLOURS = {
     WORSE: "worse",
     EVEN: "even",
     BETTER: "better",
+    SERIES[1]: "series2",
+    SERIES[2]: "series3",
+    SERIES[3]: "series4",
+    SERIES[4]: "series5",
 }
 
 BASELINE = "baseline"
@@ -58,6 +67,25 @@ class Interval(NamedTuple):
     value: float
     low: float | None = None
     high: float | None = None
+
+
+# Of many or long names: the legend takes as many rows above the plot as it needs.
+LEGEND_ABOVE = {"orientation": "h", "x": 0, "y": 1.02, "yanchor": "bottom", "font": {"size": 12, "color": INK}}
+UNDER_LEGEND = {"l": 8, "r": 16, "t": 24, "b": 44}
+
+
+class SeriesLook(NamedTuple):
+    """How one of several configurations is drawn, never told by its colour alone."""
+
+    colour: str
+    dash: str
+    symbol: str
+
+
+def series_look(place: int) -> SeriesLook:
+    """From the sixth on colours come again, with another dash and symbol."""
+    turn = (place + place // len(SERIES)) % len(SERIES)
+    return SeriesLook(SERIES[place % len(SERIES)], DASHES[turn], SYMBOLS[turn])
 
 
 def axis(title: str = "", **settings: Any) -> dict[str, Any]:
@@ -124,6 +152,11 @@ def document(traces: Sequence[Any], settings: dict[str, Any]) -> dict[str, Any]:
     """The figure as plain JSON; plotly checks every name and value on the way."""
     figure: dict[str, Any] = json.loads(go.Figure(data=list(traces), layout=settings).to_json())
     return figure
+
+
+def folded(name: str, width: int, lines: int) -> str:
+    """A long name on several lines of an axis; the table has all of it."""
+    return "<br>".join(textwrap.wrap(name, width, max_lines=lines, placeholder="…")) or name
 
 
 def seconds(value: float) -> str:

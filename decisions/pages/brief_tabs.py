@@ -17,16 +17,23 @@ from decisions.pages.problems import located
 from decisions.pages.rows import tuning_rows
 from decisions.rules.brief import BadBrief, Brief
 from decisions.rules.cautions import cautions
+from decisions.rules.power import looks_taken
+from decisions.rules.request_counts import request_counts
+from decisions.rules.speed_up import NONE
 from decisions.rules.states import FROZEN
 from decisions.rules.who_may import may_start, may_write_brief
 from decisions.selectors import briefs as selectors
+from decisions.selectors.drafts import judged_before, traffic_told
 from decisions.selectors.events import events_of_revision
 from decisions.selectors.level_pictures import levels_shown
-from decisions.selectors.pictures import heat_map, held_out_pictures
+from decisions.selectors.looks import taken_looks
+from decisions.selectors.pictures import held_out_pictures
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
 from decisions.selectors.runs import DECIDED, trial_rows
 from decisions.selectors.seal import used_before
 from decisions.selectors.traffic import replayed_part, set_by_digest, text_gone
+from decisions.selectors.tuning import tuning_pictures
+from decisions.selectors.tuning_race import RaceShown, race_shown, shrinkage
 from decisions.selectors.verdict_pictures import forests, ladder_rungs, trials
 from decisions.services.people import person
 from loadtests.models import Campaign
@@ -66,8 +73,11 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
         return context | {"document": None, "levels": [], "problems": located(error.problems, revision.source)}
     progress = progress_where_measured(revision, document, campaigns)
     running = trial_rows(progress.running) if progress and progress.running else []
+    taken = {one.number: one.result for one in taken_looks(revision)} if document.rule.looks > 1 else {}
     return context | {
         "document": document,
+        "taken": taken,
+        "on_the_way": looks_taken(document, None, taken) if document.rule.looks > 1 else [],
         "levels": [level.name for level in document.levels],
         "progress": progress,
         "running_rows": running,
@@ -94,13 +104,18 @@ def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     context = frame(revision, "brief", account)
     document = context["document"]
     if document:
-        named = {one.name: document.configuration(one.name) for one in document.candidates}
+        # The nominee may be a schedule that tuning proposed.
+        names = dict.fromkeys([*(one.name for one in document.all_candidates), revision.nominee or "baseline"])
+        named = {name: document.configuration(name) for name in names if name != "baseline"}
         traffic_set = revision.traffic_set or set_by_digest(document.traffic.set)
         context["candidates"] = selectors.candidates_of(document.baseline, named)
         context["level_pictures"] = levels_shown(document, replayed_part(document))
         context["rungs"] = ladder_rungs(document)
         context["used_before"] = used_before(revision, traffic_set)
-        context["cautions"] = cautions(document) if revision.state == "draft" else []
+        told = traffic_told(traffic_set)
+        context["request_counts"] = request_counts(document, told)
+        if revision.state == "draft":
+            context["cautions"] = cautions(document, told, earlier=judged_before(revision))
     if revision.state == FROZEN:
         context["why_not_start"] = text_gone(revision.traffic_set)
     earlier = selectors.before(revision)
@@ -125,18 +140,62 @@ def tuning(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     account = require(request)
     revision = revision_or_404(brief, number)
     context = frame(revision, "brief-tuning", account)
-    nomination = revision.nomination or {}
-    rows = nomination.get("rows", [])
+    document = context["document"]
     listed = of_purpose(context["campaigns"], Campaign.Purpose.NOISE_FLOOR, Campaign.Purpose.TUNING)
     verdict = revision.verdicts.last()
     context |= {
-        "nomination": nomination,
-        "race": tuning_rows(rows, revision.nominee),
-        "heat_map": heat_map(rows, context["levels"]) if rows else None,
+        "nomination": revision.nomination or {},
+        "cells": tuning_rows((revision.nomination or {}).get("rows", []), revision.nominee),
         "boots": [(campaign, selectors.places_of(campaign, context["levels"])) for campaign in listed],
         "noise_floor": verdict.document.get("noise_floor") if verdict else None,
+        # A held-out figure: there is none before the verdict.
+        "shrinkage": shrinkage(revision, verdict.document if verdict else None),
     }
+    if document is not None:
+        tuned = of_purpose(context["campaigns"], Campaign.Purpose.TUNING)
+        race = race_shown(revision, document, tuned)
+        raced = [name for name in race.names if name != NONE]
+        context |= raced_context(revision, document, race, race.finished) | {
+            "pictures": tuning_pictures(document, tuned, nominee=revision.nominee, model="model" in request.GET),
+            "candidates": selectors.candidates_of(
+                document.baseline, {name: document.configuration(name) for name in raced}
+            ),
+        }
     return render(request, "briefs/tuning.html", context)
+
+
+@require_safe
+@login_required
+def tuning_race(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    """The race alone, while it runs: nothing where the page shows it as it is."""
+    require(request)
+    revision = revision_or_404(brief, number)
+    if not goes_on(revision):
+        return HttpResponseClientRefresh()
+    tuned = of_purpose(campaigns_of(revision), Campaign.Purpose.TUNING)
+    document = revision.document
+    race = race_shown(revision, document, tuned)
+    if request.GET.get("shown") == race.token:
+        return HttpResponse(status=204)
+    figures_of = request.GET.get("finished", "")
+    known = int(figures_of) if figures_of.isdecimal() else race.finished
+    context = raced_context(revision, document, race, known)
+    return render(request, "briefs/tuning_race.html", context | {"revision": revision, "brief": revision.brief})
+
+
+def raced_context(revision: BriefRevision, document: Brief, race: RaceShown, figures_of: int) -> dict[str, Any]:
+    """``figures_of``: how many finished boots the page's figures are of."""
+    return {
+        "race": race,
+        "raced": document.races,
+        "race_goes_on": goes_on(revision),
+        "figures_of": figures_of,
+        "newer": max(0, race.finished - figures_of),
+    }
+
+
+def goes_on(revision: BriefRevision) -> bool:
+    return revision.state == "measuring" and not revision.halted and revision.nomination is None
 
 
 @require_safe

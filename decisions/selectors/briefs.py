@@ -10,7 +10,7 @@ from django.db.models import Max, OuterRef, QuerySet, Subquery
 
 from decisions.models import Brief, BriefRevision, Route, Verdict
 from decisions.selectors.runs import TrialRow, trial_row
-from loadtests.configurations import Configuration
+from loadtests.configurations import Configuration, flatten
 from loadtests.configurations import difference as difference_of
 from loadtests.models import Boot, Campaign
 from loadtests.models import Configuration as StoredConfiguration
@@ -93,7 +93,7 @@ def changes(baseline: Configuration, candidate: Configuration) -> list[tuple[str
     found: list[tuple[str, object]] = []
     for name, (_, right) in difference_of(baseline, candidate).items():
         if isinstance(right, dict):
-            found += [(f"{name}.{key}", value) for key, value in right.items() if value is not None]
+            found += [(key, value) for key, value in flatten(right, f"{name}.").items() if value is not None]
         else:
             found.append((name, right))
     return found

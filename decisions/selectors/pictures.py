@@ -12,12 +12,13 @@ import numpy as np
 
 from decisions.charts.attainment import LevelAttainment, attainment_by_level
 from decisions.charts.completion import completion_ecdf
-from decisions.charts.draft_length import draft_length_heat_map
 from decisions.charts.figure import Chart, Interval
+from decisions.charts.heat_map import HeatCell, HeatRow, speed_up_heat_map
 from decisions.models import Verdict
 from decisions.rules.brief import Brief
 from decisions.rules.evidence import ALL, TrialEvidence, classes_of, completion_s
 from decisions.rules.measures import Measure, value
+from decisions.rules.search import NAME
 from decisions.rules.tested_range import tested_range
 from decisions.selectors.evidence import evidence_of
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
@@ -44,24 +45,36 @@ class HeldOutPictures:
 
 
 def heat_map(rows: Sequence[Mapping[str, Any]], levels: Sequence[str]) -> Chart | None:
-    """From the rows of a nomination: candidate ÷ baseline per draft length and load level, over all classes."""
-    whole = [row for row in rows if row["class"] == ALL]
+    """From the rows of a nomination, over all classes: no evidence is read."""
+    whole = sorted((row for row in rows if row["class"] == ALL), key=lambda row: row["draft_length"])
     if not whole:
         return None
-    labels = list(dict.fromkeys(row["label"] for row in sorted(whole, key=lambda row: row["draft_length"])))
-    ratios = {(row["label"], row["level"]): ratio(row["value"], row["baseline"]) for row in whole}
-    first = whole[0]
-    return draft_length_heat_map(
-        labels=labels,
-        levels=[level for level in levels if any(row["level"] == level for row in whole)],
-        ratios=ratios,
-        metric=str(first["measure"]).lower(),
-        higher_is_better=first["unit"] != "s",
+    own = [
+        HeatRow(
+            name,
+            "schedule" if is_schedule(name) else "length",
+            {row["level"]: cell_of(row) for row in whole if row["candidate"] == name},
+        )
+        for name in dict.fromkeys(row["candidate"] for row in whole)
+    ]
+    return speed_up_heat_map(
+        sorted(own, key=lambda row: row.kind),
+        [level for level in levels if any(row["level"] == level for row in whole)],
+        measure=str(whole[0]["measure"]).lower().replace("slo", "SLO"),
     )
 
 
-def ratio(candidate: float | None, baseline: float | None) -> float | None:
-    return candidate / baseline if candidate is not None and baseline else None
+def is_schedule(name: str) -> bool:
+    found = NAME.fullmatch(name)
+    return found is not None and found["schedule"] is not None
+
+
+def cell_of(row: Mapping[str, Any]) -> HeatCell:
+    """A ratio of shares, or of whatever else in the direction that is better."""
+    if row["scale"] == "difference":
+        value, baseline = row["value"], row["baseline"]
+        return HeatCell(value / baseline if value is not None and baseline else None, row["boots"])
+    return HeatCell(None if row["improvement"] is None else math.exp(row["improvement"]), row["boots"])
 
 
 def held_out_pictures(verdict: Verdict) -> HeldOutPictures:

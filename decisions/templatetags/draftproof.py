@@ -15,9 +15,9 @@ from django.utils.safestring import SafeString, mark_safe
 
 from decisions.models import Release
 from decisions.rules.brief import Guardrail, Outcome
-from decisions.rules.measures import measure_of
+from decisions.rules.measures import EXCLUDED, measure_of
 from decisions.rules.nomination import EXPLORATORY
-from decisions.rules.wording import process_words
+from decisions.rules.wording import amount, process_words
 from decisions.selectors.events import subject_link
 from decisions.selectors.runs import TrialRow
 from decisions.selectors.services import release_state
@@ -212,7 +212,12 @@ def duration(value: Any) -> str:
 
 @register.filter
 def minutes(value: Any) -> str:
-    return "–" if missing(value) else f"{value:.1f}{NARROW}min"
+    return "–" if missing(value) else f"{whole_or_tenths(value)}{NARROW}min"
+
+
+def whole_or_tenths(value: float) -> str:
+    """120, 12.5: a plan's 120 is no measurement to a tenth."""
+    return f"{value:.1f}".removesuffix(".0")
 
 
 @register.filter
@@ -221,7 +226,7 @@ def file_size(size: int) -> str:
     if size < 1_000_000:
         return f"{max(1, round(size / 1000))}{NARROW}kB" if size else f"0{NARROW}kB"
     if size < 1_000_000_000:
-        return f"{size / 1_000_000:.1f}{NARROW}MB"
+        return f"{whole_or_tenths(size / 1_000_000)}{NARROW}MB"
     return f"{size / 1_000_000_000:.2f}".rstrip("0").rstrip(".") + f"{NARROW}GB"
 
 
@@ -337,7 +342,9 @@ def confidence(level: Any) -> str:
 
 
 # Neither the far end of an interval ("+2.4 to +5.0") nor what was asked for.
-FIGURE = re.compile(r"(?<!\d to )(?<!for )(?<![\d.,+−])[+−]?\d[\d,.]*(?: (?:%|points|s\b|tokens(?:/s)?))(?! interval)")
+FIGURE = re.compile(
+    r"(?<!\d to )(?<!for )(?<![\d.,+−])[+−]?\d[\d,.]*(?: (?:%|points?\b|s\b|tokens(?:/s)?))(?! interval)"
+)
 
 
 @register.filter
@@ -348,7 +355,7 @@ def figures(sentence: str) -> SafeString:
     )
 
 
-UNIT_APART = re.compile(r"(?<=\d) (?=%|points\b|ms\b|s\b|min\b|tokens\b|requests/s)")
+UNIT_APART = re.compile(r"(?<=\d) (?=%|points?\b|ms\b|s\b|min\b|tokens\b|requests/s)")
 
 
 @register.filter
@@ -370,13 +377,15 @@ def outcome_sentence(outcome: Outcome) -> str:
     asked, margin = outcome.minimum_improvement, outcome.non_inferiority_margin
     if outcome.metric == "attainment":
         return (
-            f"Attainment (requests within deadline ÷ requests planned) must be better by at least {100 * asked:g} "
-            f"points at {where}, and nowhere else worse by more than {100 * margin:g} points."
+            "Attainment (requests within deadline ÷ requests planned) must be better by at least "
+            f"{amount(asked, 'difference')} at {where}, and nowhere else worse by more than "
+            f"{amount(margin, 'difference')}."
         )
     if outcome.metric == "capacity":
         return (
             "Capacity (the rate that the ladder shows an arm to carry) must be better by at least "
-            f"{100 * asked:g} % of the baseline's, and attainment nowhere worse by more than {100 * margin:g} points."
+            f"{amount(asked, 'ratio')} of the baseline's, and attainment nowhere worse by more than "
+            f"{amount(margin, 'difference')}."
         )
     name = "Verified output tokens per second"
     if outcome.metric == "slo_goodput":
@@ -384,24 +393,23 @@ def outcome_sentence(outcome: Outcome) -> str:
     if outcome.quantile is not None:
         name = f"Completion time at p{100 * outcome.quantile:g}"
     return (
-        f"{name} must be better by at least {100 * asked:g} % of the baseline at {where}, "
-        f"and nowhere else worse by more than {100 * margin:g} %."
+        f"{name} must be better by at least {amount(asked, 'ratio')} of the baseline at {where}, "
+        f"and nowhere else worse by more than {amount(margin, 'ratio')}."
     )
 
 
 @register.filter
 def guardrail_sentence(rail: Guardrail) -> str:
-    name = measure_of(rail).label
+    measure = measure_of(rail)
+    name = f"{measure.label} ({EXCLUDED})" if rail.metric == "failed_share" else measure.label
     if rail.metric == "behaviour":
         return f"{name}: no case of the suite broken"
-    limit = f"{rail.limit:g} s" if rail.quantile is not None else f"{100 * rail.limit:g} %"
     if rail.kind == "absolute":
+        limit = f"{rail.limit:g} s" if rail.quantile is not None else amount(rail.limit, "ratio")
         return f"{name} at {rail.cell.label}: at most {limit}"
     if rail.metric == "kv_cache_tokens":
-        return f"{name}: at least {100 * (1 - rail.limit):g} % of the baseline's"
-    if measure_of(rail).scale == "difference":
-        return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} points above the baseline"
-    return f"{name} at {rail.cell.label}: at most {100 * rail.limit:g} % above the baseline"
+        return f"{name}: at least {amount(1 - rail.limit, 'ratio')} of the baseline's"
+    return f"{name} at {rail.cell.label}: at most {amount(rail.limit, measure.scale)} above the baseline"
 
 
 @register.filter

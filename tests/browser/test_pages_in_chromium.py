@@ -43,6 +43,7 @@ document.addEventListener("securitypolicyviolation",
   (event) => console.error(`policy: ${event.violatedDirective} refused ${event.blockedURI} of ${event.sourceFile}`));
 """
 OVERFLOWING = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+TABS_HIDDEN = "[...document.querySelectorAll('.tabs ul')].some((one) => one.scrollWidth > one.clientWidth)"
 
 
 @dataclass
@@ -93,13 +94,18 @@ class Watched:
 
 
 @asynccontextmanager
-async def chromium(base: str, *, width: int = 1280, scheme: Scheme = "light") -> AsyncIterator[Watched]:
+async def chromium(
+    base: str, *, width: int = 1280, scheme: Scheme = "light", zone: str = "UTC"
+) -> AsyncIterator[Watched]:
     from playwright.async_api import async_playwright
 
     async with async_playwright() as playwright:
         browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=ARGUMENTS)
         context = await browser.new_context(
-            viewport={"width": width, "height": HEIGHTS[width]}, color_scheme=scheme, reduced_motion="reduce"
+            viewport={"width": width, "height": HEIGHTS[width]},
+            color_scheme=scheme,
+            reduced_motion="reduce",
+            timezone_id=zone,
         )
         await context.add_init_script(WATCH)
         watched = Watched(await context.new_page(), base)
@@ -170,6 +176,8 @@ async def photographed(base: str, pages: dict[str, str], folder: Path, width: in
             await watched.tab.screenshot(path=folder / f"{name}-{scheme}-{width}.png", full_page=True)
             if await watched.tab.evaluate(OVERFLOWING) > 0:
                 watched.complain(f"wider than {width} px")
+            if await watched.tab.evaluate(TABS_HIDDEN):
+                watched.complain("some of its tabs lie behind an edge")
             if await watched.tab.locator("h1").count() != 1:
                 watched.complain("does not have one heading of the first rank")
         return watched.complaints
@@ -193,6 +201,26 @@ async def test_the_owner_reads_signs_and_falls_back(house: House, live_server: A
         await watched.tab.wait_for_selector("text=answers with the baseline from now on")
     signature, release = await asyncio.to_thread(lambda: (Signature.objects.get(), Release.objects.get()))
     assert (signature.meaning, release.revoked_by, watched.complaints) == ("approve", "owner", [])
+
+
+TIMES = "[...new Set([...document.querySelectorAll('main time')].map((one) => one.textContent.slice(-3)))]"
+
+
+async def test_times_are_shown_in_the_reader_s_own_zone_by_touch_or_key(house: House, live_server: Any) -> None:
+    async with chromium(live_server.url, width=390, zone="America/New_York") as watched:
+        await watched.sign_in("owner")
+        await watched.open("/history/")
+        assert await watched.tab.evaluate(TIMES) == ["UTC"]
+        await watched.tab.focus("text=Show them in America/New_York")
+        await watched.tab.keyboard.press("Enter")
+        assert "UTC" not in await watched.tab.evaluate(TIMES)
+        assert "All times are America/New_York." in await watched.tab.inner_text("footer")
+        # The choice stays, until it is taken back.
+        await watched.open("/runs/")
+        assert "All times are America/New_York." in await watched.tab.inner_text("footer")
+        await watched.tab.click("text=Show them in UTC")
+        assert "All times are UTC." in await watched.tab.inner_text("footer")
+        assert watched.complaints == []
 
 
 FOCUS = """() => {

@@ -16,7 +16,6 @@ from decisions.charts import (
     arrivals_over_time,
     attainment_by_level,
     completion_ecdf,
-    draft_length_heat_map,
     pairs_forest,
 )
 from decisions.charts.arrivals import Busiest, Lane
@@ -28,6 +27,7 @@ from decisions.charts.levels import levels_over_time, line_of
 from decisions.charts.pairs import ClassPairs, classes_forest
 from decisions.charts.power import smallest_effects
 from decisions.charts.trials import trials_by_themselves
+from tests.decisions.test_charts_tuning import TUNING_CHARTS
 
 STATIC = Path(__file__).parents[2] / "decisions" / "static" / "draftproof"
 
@@ -49,16 +49,6 @@ def attainment() -> Chart:
             LevelAttainment("quiet", Interval(1.0, 0.98, 1.0), Interval(1.0)),
             LevelAttainment("peak", Interval(0.71, 0.6, 0.79), Interval(0.76, 0.65, 0.85)),
         ]
-    )
-
-
-def heat_map(*, higher_is_better: bool = True) -> Chart:
-    return draft_length_heat_map(
-        labels=["ngram K=2", "ngram K=4"],
-        levels=["quiet", "peak"],
-        ratios={("ngram K=2", "quiet"): 2.0, ("ngram K=2", "peak"): 0.5, ("ngram K=4", "quiet"): 1.125},
-        metric="SLO goodput",
-        higher_is_better=higher_is_better,
     )
 
 
@@ -119,7 +109,6 @@ PROMPT = Measure("prompt length", "tokens")
 EVERY_CHART = {
     "completion": completion(),
     "attainment": attainment(),
-    "heat map": heat_map(),
     "pairs": forest(),
     "pairs, one without a number": forest(values=[0.01, None], interval=None, required=None, confidence=None),
     "pairs of one arm": forest(values=[5.0, 7.0], interval=None, required=6.0, scale="seconds"),
@@ -135,6 +124,7 @@ EVERY_CHART = {
     "both sides": both_sides(PROMPT, tuning=Histogram([1, 2], [5]), held_out=Histogram([1, 2], [4])),
     "classes": classes_of_both_sides(tuning={"chat": 3}, held_out={"code": 1}),
     "levels": levels_over_time([line_of("peak", "constant", [-0.5, 0.5], warm_up_s=1, duration_s=2)]),
+    **TUNING_CHARTS,
 }
 
 
@@ -242,35 +232,6 @@ def test_attainment_shows_both_arms_with_their_intervals() -> None:
 
 def test_attainment_before_any_level_is_measured() -> None:
     assert attainment_by_level([]).caption == "No load level has been measured yet."
-
-
-def test_the_heat_map_is_centred_on_the_baseline_and_empty_where_nothing_was_measured() -> None:
-    chart = heat_map()
-    trace = chart.figure["data"][0]
-    assert trace["text"] == [["2.00×", "0.50×"], ["1.12×", ""]]
-    assert trace["z"] == [[0.69315, -0.69315], [0.11778, None]]
-    assert (trace["zmin"], trace["zmax"]) == (-0.69315, 0.69315)
-    assert chart.caption == (
-        "Ratio of SLO goodput to the baseline: best 2.00× with ngram K=2 at quiet, "
-        "worst 0.50× with ngram K=2 at peak; 1.00× is the baseline."
-    )
-    assert chart.table == (
-        ("draft length", "quiet", "peak"),
-        (("ngram K=2", "2.00×", "0.50×"), ("ngram K=4", "1.12×", "not measured")),
-    )
-
-
-def test_the_heat_map_turns_round_where_less_is_better() -> None:
-    chart = heat_map(higher_is_better=False)
-    scale = chart.figure["data"][0]["colorscale"]
-    assert scale == list(reversed([[1 - at, colour] for at, colour in heat_map().figure["data"][0]["colorscale"]]))
-    assert "best 0.50× with ngram K=2 at peak" in chart.caption
-
-
-def test_the_heat_map_before_tuning() -> None:
-    chart = draft_length_heat_map(labels=["ngram K=2"], levels=["peak"], ratios={}, metric="attainment")
-    assert chart.caption == "No draft length has been measured yet."
-    assert chart.table.rows == (("ngram K=2", "not measured"),)
 
 
 def test_the_forest_holds_pairs_interval_and_limit() -> None:

@@ -10,13 +10,14 @@ from pathlib import Path
 import plotly
 import pytest
 
-from decisions.charts import Interval, arrivals_over_time, completion_ecdf, draft_length_heat_map, pairs_forest
+from decisions.charts import Interval, arrivals_over_time, completion_ecdf, pairs_forest
 from decisions.charts.arrivals import Busiest, Lane
 from decisions.charts.classes import classes_of_both_sides
 from decisions.charts.lengths import Histogram, Measure, Spread, both_sides, length_histogram
 from decisions.charts.levels import levels_over_time, line_of
 from decisions.charts.trials import trials_by_themselves
 from tests.decisions.test_charts import OWN, by_class, ladder, power
+from tests.decisions.test_charts_tuning import TUNING_CHARTS
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [pytest.mark.browser, pytest.mark.skipif(CHROMIUM is None, reason="Chromium is not installed")]
@@ -33,7 +34,7 @@ FILES = {
 PROMPT, SIDE = Measure("prompt length", "tokens"), Histogram([1, 2, 4], [3, 1])
 CHARTS = [
     completion_ecdf("peak", baseline_s=[1, 2], candidate_s=[1], baseline_planned=2, candidate_planned=2, deadline_s=3),
-    draft_length_heat_map(labels=["ngram K=2"], levels=["peak"], ratios={("ngram K=2", "peak"): 1.2}, metric="rate"),
+    *TUNING_CHARTS.values(),
     pairs_forest(
         cell="peak",
         metric="attainment",

@@ -71,6 +71,7 @@ def pages_of(house: House) -> list[str]:
         *(reverse("boot", args=[boot.pk]) for boot in (house.live_boot, house.lost_boot, finished)),
         reverse("boot-live", args=[house.live_boot.pk]),
         tab(house.measuring, "brief-progress"),
+        tab(house.measuring, "brief-tuning-race"),
     ]
 
 

@@ -1,14 +1,46 @@
-// Times are written in UTC; the reader's own clock shows on hover.
+// Times are written in UTC; the reader's own clock shows on hover, and in their place once they ask for it.
 (() => {
   "use strict";
 
   const local = new Intl.DateTimeFormat(undefined, { dateStyle: "medium", timeStyle: "long" });
+  const zone = Intl.DateTimeFormat().resolvedOptions().timeZone;
+  const DAY = { day: "numeric", month: "short", year: "numeric" };
+  const CLOCK = { hour: "2-digit", minute: "2-digit", hourCycle: "h23", timeZoneName: "short" };
 
-  const addLocalTimes = (root) => {
-    for (const time of root.querySelectorAll("time[datetime]:not([title])")) {
-      time.title = `${local.format(new Date(time.dateTime))} (your time)`;
+  // Where the browser keeps nothing for the site, the choice lasts for the page.
+  let own = false;
+  try {
+    own = localStorage.getItem("times") === "own";
+  } catch { /* as it is */ }
+
+  const inOwnZone = (time) => {
+    const at = new Date(time.dateTime);
+    const second = /:\d\d:/.test(time.dataset.utc) ? { second: "2-digit" } : {};
+    return `${at.toLocaleDateString("en-GB", DAY)}, ${at.toLocaleTimeString("en-GB", { ...CLOCK, ...second })}`;
+  };
+
+  const writeTimes = (root) => {
+    for (const time of root.querySelectorAll("time[datetime]")) {
+      time.dataset.utc ??= time.textContent;
+      time.title ||= `${local.format(new Date(time.dateTime))} (your time)`;
+      // A day stands for the whole of it: that is the same in every zone.
+      if (time.dataset.utc.endsWith("UTC")) time.textContent = own ? inOwnZone(time) : time.dataset.utc;
+    }
+    for (const words of document.querySelectorAll("[data-zone]")) words.textContent = own ? zone : "UTC";
+    for (const button of document.querySelectorAll("[data-own-time]")) {
+      button.hidden = zone === "UTC";
+      button.textContent = own ? "Show them in UTC" : `Show them in ${zone}`;
     }
   };
+
+  document.addEventListener("click", (event) => {
+    if (!event.target.closest("[data-own-time]")) return;
+    own = !own;
+    try {
+      localStorage.setItem("times", own ? "own" : "utc");
+    } catch { /* as it is */ }
+    writeTimes(document);
+  });
 
   // A form that sends the same act twice helps nobody.
   document.addEventListener("submit", (event) => {
@@ -39,6 +71,6 @@
     for (const button of document.querySelectorAll("[data-copy]")) button.hidden = false;
   });
 
-  document.addEventListener("htmx:afterSettle", (event) => addLocalTimes(event.target));
-  document.addEventListener("DOMContentLoaded", () => addLocalTimes(document));
+  document.addEventListener("htmx:afterSettle", (event) => writeTimes(event.target));
+  document.addEventListener("DOMContentLoaded", () => writeTimes(document));
 })();

@@ -6,9 +6,11 @@
   // Colours a page may leave out of its custom properties: the heat map's ends and middle.
   const FALLBACK = {
     light: { ink: "#1b1f24", paper: "#ffffff", soft: "#59616b", line: "#d8dde3", accent: "#0b6bcb", baseline: "#7b838d", good: "#16794c",
-             bad: "#c2410c", wait: "#8a6100", worse: "#d97a29", even: "#f1f2f4", better: "#3f86d1" },
+             bad: "#c2410c", wait: "#8a6100", worse: "#d97a29", even: "#f1f2f4", better: "#3f86d1",
+             series2: "#c85200", series3: "#00805e", series4: "#a8478a", series5: "#2b8ab8" },
     dark: { ink: "#e8eaed", paper: "#14171a", soft: "#a7afb9", line: "#3a414a", accent: "#6cb2ff", baseline: "#9aa3ad", good: "#5bd09a",
-            bad: "#ff9466", wait: "#e5b84b", worse: "#c8691c", even: "#3a4048", better: "#3d82cc" },
+            bad: "#ff9466", wait: "#e5b84b", worse: "#c8691c", even: "#3a4048", better: "#3d82cc",
+            series2: "#ff9a57", series3: "#38c99a", series4: "#e58fc4", series5: "#5cc8ee" },
   };
   const CONFIG = {
     displayModeBar: false, displaylogo: false, responsive: true, showSendToCloud: false, showEditInChartStudio: false,
