@@ -5,9 +5,11 @@ ENGINE := .venv-engine
 BENCH := .venv-bench
 PEERS := .venv-peers
 RUN := $(VENV)/bin
+# One process a core already: threads of linear algebra beside them only wait for each other.
+export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench bench-client \
-	bench-decision format clean
+	bench-decision bench-tuning format clean
 
 install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
@@ -75,9 +77,13 @@ $(PEERS)/installed: requirements/bench-peers.txt
 bench-client: install $(PEERS)/installed
 	$(RUN)/python tests/benchmarks/client.py $(BENCH_CLIENT)
 
-# Two hours of two cores; goes on where it was ended. For example BENCH_DECISION="--hours 1 --only 0.06", or "--table".
+# Twenty minutes of two cores; goes on where it was ended. For example BENCH_DECISION="--hours 1 --only 0.06", or "--table".
 bench-decision: install
 	$(RUN)/python -m tests.benchmarks.decision $(BENCH_DECISION)
+
+# Half an hour of one core; goes on where it was ended. For example BENCH_TUNING="--processes 1", or "--table".
+bench-tuning: install
+	$(RUN)/python -m tests.benchmarks.tuning $(BENCH_TUNING)
 
 format: install
 	$(RUN)/ruff format .

@@ -7,20 +7,20 @@ preempted and computed again later. Between two decisions nothing is walked thro
 
 import heapq
 import math
+from bisect import bisect_left
 from collections import deque
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from loadtests.simulator.acceptance import Rounds, standard_normal
-from loadtests.simulator.costs import Seconds
+from loadtests.simulator.acceptance import Rounds, standard_normal, uniforms
 from loadtests.simulator.counters import Totals
-from loadtests.simulator.future import BLOCKS, CONTEXT, SEQUENCES, VERIFIED, Future, Plan
+from loadtests.simulator.future import BLOCKS, VERIFIED, Future
 from loadtests.simulator.model import EngineModel, Speculation, kv_blocks
 from loadtests.simulator.pace import Pace
 from loadtests.simulator.prefix_cache import PrefixCache
 from loadtests.simulator.sequence import Demand, Sequence, Tally, course_of
-from loadtests.traffic.arrivals import generator_for
 
 MOST_STEPS = 4_096
 
@@ -66,6 +66,8 @@ class Engine:
         self.samples: list[Sample] = []
         self.next_sample = math.inf
         self._ends: list[tuple[int, int, Sequence]] = []
+        # The step after the last in which a sequence is still to decode.
+        self._beyond = 0
         self._numbers = 0
         self._preempted_now = False
         self._last_duration = 1.0
@@ -115,14 +117,8 @@ class Engine:
         self.now = self.pace.after_pauses(self.now)
         self._choose_draft_length()
         chunks = self._schedule()
-        steps = 1 if chunks else self._steps_ahead(most, until, stop_at_an_end)
-        window = self.future.window(self.step, steps)
-        ends = self.now + np.cumsum(self._durations(window, chunks))
-        if not chunks:
-            before = min(until, self.pace.changes_at(self.now))
-            steps = min(int(np.searchsorted(ends, before)) + 1, steps)
-            ends, window = ends[:steps], window[:, :steps]
-        self._sample(window, ends)
+        ends = [self._end_with(chunks)] if chunks else self._ends_ahead(most, until, stop_at_an_end)
+        self._sample(ends)
         self._pass(ends)
         self._end_chunks(chunks)
         self._collect(ends)
@@ -147,8 +143,10 @@ class Engine:
         self._preempted_now = False
         while self._used_blocks() > self.capacity:
             self._preempt(self.running[-1])
-        budget = self.model.max_num_batched_tokens - int(self.future.window(self.step, 1)[VERIFIED, 0])
         chunks: list[Chunk] = []
+        if not self.prefilling and not self.waiting:
+            return chunks
+        budget = self.model.max_num_batched_tokens - self.future.at(self.step)[VERIFIED]
         for sequence in list(self.prefilling):
             budget -= self._take_chunk(sequence, budget, chunks)
         while self.waiting and budget > 0 and self._can_admit(self.waiting[0]):
@@ -157,8 +155,7 @@ class Engine:
         return chunks
 
     def _used_blocks(self) -> int:
-        held = sum(one.held_blocks for one in self.prefilling)
-        return int(self.future.window(self.step, 1)[BLOCKS, 0]) + held
+        return self.future.blocks(self.step) + sum(one.held_blocks for one in self.prefilling)
 
     def _blocks_for(self, tokens: int) -> int:
         return -(-tokens // self.model.block_size)
@@ -226,6 +223,9 @@ class Engine:
         self.totals.count(sequence.close_course(self.step))
         if done > 0:
             sequence.last_token_at = self.now
+        if course.start + course.rounds == self._beyond:
+            courses = (one.course for one in self.running)
+            self._beyond = max((one.start + one.rounds for one in courses if one is not None), default=0)
 
     def _start_course(self, sequence: Sequence) -> None:
         if self.speculation is not None and sequence.rounds is None:
@@ -233,15 +233,16 @@ class Engine:
         course = course_of(sequence, start=self.step, k=self.k, block_size=self.model.block_size)
         sequence.course = course
         self.future.add(self.step, course.plan)
-        heapq.heappush(self._ends, (self.step + course.rounds - 1, sequence.number, sequence))
+        beyond = self.step + course.rounds
+        self._beyond = max(self._beyond, beyond)
+        heapq.heappush(self._ends, (beyond - 1, sequence.number, sequence))
 
     def _draw_rounds(self, demand: Demand, speculation: Speculation) -> Rounds:
         return Rounds(
             speculation.drafter.acceptance.of(demand.class_),
             most=speculation.most,
             effect=standard_normal("acceptance", self.content_seed, demand.content),
-            count=demand.output_tokens,
-            rng=generator_for("rounds", self.seed, demand.request_id),
+            draws=uniforms(demand.output_tokens, "rounds", self.seed, demand.request_id),
         )
 
     # How long steps take, and what comes of them
@@ -268,37 +269,48 @@ class Engine:
         elif self.waiting or scheduled or stop_at_an_end:
             most = min(most, end - self.step + 1)
         else:
-            most = min(
-                most, max(one.course.start + one.course.rounds for one in self.running if one.course) - self.step
-            )
+            most = min(most, self._beyond - self.step)
         horizon = min(until, self.pace.changes_at(self.now)) - self.now
         if horizon < most * self._last_duration:
             most = min(most, int(max(0.0, horizon) / self._last_duration) + 2)
         blocks = self.future.window(self.step, most)[BLOCKS]
-        over = np.flatnonzero(blocks > self.capacity)
-        return int(over[0]) if over.size else most
+        return most if blocks.max() <= self.capacity else int((blocks > self.capacity).argmax())
 
-    def _durations(self, window: Plan, chunks: list[Chunk]) -> Seconds:
+    def _end_with(self, chunks: list[Chunk]) -> float:
+        """When the one step ends that holds these pieces of prompts."""
+        decoding, verified, context, _ = self.future.at(self.step)
         prefill = sum(one.tokens for one in chunks)
-        context = window[CONTEXT] + sum(one.sequence.prefilled + one.tokens for one in chunks)
-        seconds = self.model.round.seconds(window[SEQUENCES] + len(chunks), window[VERIFIED], context, prefill)
-        if self.speculation is not None:
-            seconds = seconds + self.speculation.drafter.cost.seconds(window[VERIFIED] - window[SEQUENCES], self.k)
-        return np.asarray(seconds * self.pace.factor_at(self.now), np.float64)
+        context += sum(one.sequence.prefilled + one.tokens for one in chunks)
+        seconds = self.model.round.seconds(decoding + len(chunks), verified, context, prefill)
+        return self.now + float(self._with_drafts(seconds, verified - decoding))
 
-    def _sample(self, window: Plan, ends: Seconds) -> None:
-        held = sum(one.held_blocks for one in self.prefilling)
+    def _ends_ahead(self, most: int, until: float, stop_at_an_end: bool) -> list[float]:
+        """When each of the coming steps ends, up to the first at or after ``until`` or a change of pace."""
+        decoding, verified, context, _ = self.future.window(self.step, self._steps_ahead(most, until, stop_at_an_end))
+        seconds = self.model.round.seconds(decoding, verified, context)
+        ends = self.now + self._with_drafts(seconds, verified - decoding).cumsum()
+        before = min(until, self.pace.changes_at(self.now))
+        found: list[float] = ends[: int(ends.searchsorted(before)) + 1].tolist()
+        return found
+
+    def _with_drafts(self, seconds: Any, drafted: Any) -> Any:
+        """A step's seconds, or those of each of several, with the drafter's share and at the boot's pace."""
+        if self.speculation is not None:
+            seconds = seconds + self.speculation.drafter.cost.seconds(drafted, self.k)
+        return seconds * self.pace.factor_at(self.now)
+
+    def _sample(self, ends: list[float]) -> None:
         while self.next_sample <= ends[-1]:
-            column = int(np.searchsorted(ends, self.next_sample))
-            running = int(window[SEQUENCES, column]) + len(self.prefilling)
-            use = (int(window[BLOCKS, column]) + held) / self.capacity
+            running, _, _, blocks = self.future.at(self.step + bisect_left(ends, self.next_sample))
+            running += len(self.prefilling)
+            use = (blocks + sum(one.held_blocks for one in self.prefilling)) / self.capacity
             self.samples.append(Sample(self.next_sample, running, len(self.waiting), use, self.totals.preemptions))
             self.next_sample += 1
 
-    def _pass(self, ends: Seconds) -> None:
-        self.last_boundary = float(ends[-2]) if ends.size > 1 else self.now
-        self.now = float(ends[-1])
-        self.step += ends.size
+    def _pass(self, ends: list[float]) -> None:
+        self.last_boundary = ends[-2] if len(ends) > 1 else self.now
+        self.now = ends[-1]
+        self.step += len(ends)
         self._last_duration = max(1e-9, self.now - self.last_boundary)
 
     def _end_chunks(self, chunks: list[Chunk]) -> None:
@@ -325,12 +337,12 @@ class Engine:
         else:
             self._end(sequence, self.now)
 
-    def _collect(self, ends: Seconds) -> None:
-        first = self.step - ends.size
+    def _collect(self, ends: list[float]) -> None:
+        first = self.step - len(ends)
         while (end := self._next_end()) is not None and end < self.step:
             sequence = heapq.heappop(self._ends)[2]
             self.totals.count(sequence.close_course(self.step))
-            self._end(sequence, float(ends[end - first]))
+            self._end(sequence, ends[end - first])
 
     def _end(self, sequence: Sequence, at: float) -> None:
         sequence.last_token_at = sequence.ended_at = at

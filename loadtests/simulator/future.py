@@ -29,6 +29,14 @@ class Future:
         start = self._column(step, steps)
         return self.table[:, start : start + steps]
 
+    def at(self, step: int) -> list[int]:
+        """One step's column: what arrays are slow for."""
+        found: list[int] = self.table[:, self._column(step, 1)].tolist()
+        return found
+
+    def blocks(self, step: int) -> int:
+        return self.table.item(BLOCKS, self._column(step, 1))
+
     def forget(self, step: int) -> None:
         """The columns before the step are never asked for again."""
         passed = step - self.first

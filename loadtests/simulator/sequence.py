@@ -28,13 +28,14 @@ class Demand:
 
 @dataclass(slots=True)
 class Course:
-    """The decode rounds of a sequence from the step ``start`` on, up to its end or the next change of K.
+    """The decode rounds of a sequence from the step ``start`` on, up to its end or the next change of ``k``.
 
     ``emitted`` are tokens after each round, counted from the course's start; the last round may bring more than the
     answer needs, and ``surplus`` of it is thrown away.
     """
 
     start: int
+    k: int
     emitted: NDArray[np.int64]
     drafts: NDArray[np.int64] | None
     kept: NDArray[np.int64] | None
@@ -43,7 +44,7 @@ class Course:
 
     @property
     def rounds(self) -> int:
-        return int(self.emitted.size)
+        return len(self.emitted)
 
 
 @dataclass(slots=True)
@@ -119,14 +120,11 @@ class Sequence:
 
     def close_course(self, step: int) -> Tally:
         """Settle what was done of the course by ``step``; the sequence has none afterwards."""
-        course, tally = self.course, Tally(np.zeros_like(self.tally.kept))
-        if course is None:
-            return tally
-        done = min(step - course.start, course.rounds)
-        if done > 0:
-            tally = self._settle(course, done)
-        self.course = None
-        return tally
+        course, self.course = self.course, None
+        done = 0 if course is None else min(step - course.start, course.rounds)
+        if course is None or done <= 0:
+            return Tally(np.zeros_like(self.tally.kept))
+        return self._settle(course, done)
 
     def _settle(self, course: Course, done: int) -> Tally:
         tally = course_tally(course, done, self.tally.kept.size)
@@ -142,10 +140,11 @@ def course_tally(course: Course, done: int, width: int) -> Tally:
     surplus = course.surplus if done == course.rounds else 0
     if course.drafts is None or course.kept is None:
         return Tally(np.zeros(width, np.int64), plain=done, surplus=surplus)
-    drafts = course.drafts[:done]
-    with_drafts = drafts > 0
-    kept = np.bincount(course.kept[:done][with_drafts], minlength=width)
-    return Tally(kept, int(drafts.sum()), done - int(with_drafts.sum()), surplus)
+    drafting = int(np.count_nonzero(course.drafts[:done]))
+    kept = np.bincount(course.kept[:done], minlength=width)
+    # A round without drafts keeps none, and isn't one of those that had some.
+    kept[0] -= done - drafting
+    return Tally(kept, drafting * course.k, done - drafting, surplus)
 
 
 def course_of(sequence: Sequence, *, start: int, k: int, block_size: int) -> Course:
@@ -156,15 +155,15 @@ def course_of(sequence: Sequence, *, start: int, k: int, block_size: int) -> Cou
     first = sequence.rounds_done
     drafts = sequence.rounds.proposed[first : first + sequence.missing] * k
     kept = np.minimum(sequence.rounds.kept[first : first + sequence.missing], drafts)
-    emitted = np.cumsum(kept + 1)
-    rounds = int(np.searchsorted(emitted, sequence.missing)) + 1
+    emitted = (kept + 1).cumsum()
+    rounds = int(emitted.searchsorted(sequence.missing)) + 1
     drafts, kept, emitted = drafts[:rounds], kept[:rounds], emitted[:rounds]
     context = before + emitted - kept
     # Blocks are never given back while a sequence runs, even where its drafts were thrown away.
     blocks = np.maximum.accumulate((context + drafts + block_size - 1) // block_size)
     plan = np.empty((4, rounds), np.int64)
     plan[SEQUENCES], plan[VERIFIED], plan[CONTEXT], plan[BLOCKS] = 1, drafts + 1, context, blocks
-    return Course(start, emitted, drafts, kept, int(emitted[-1]) - sequence.missing, plan)
+    return Course(start, k, emitted, drafts, kept, int(emitted[-1]) - sequence.missing, plan)
 
 
 def plain_course(rounds: int, before: int, *, start: int, block_size: int) -> Course:
@@ -173,4 +172,4 @@ def plain_course(rounds: int, before: int, *, start: int, block_size: int) -> Co
     plan = np.empty((4, rounds), np.int64)
     plan[SEQUENCES] = plan[VERIFIED] = 1
     plan[CONTEXT], plan[BLOCKS] = context, (context + block_size - 1) // block_size
-    return Course(start, emitted, None, None, 0, plan)
+    return Course(start, 0, emitted, None, None, 0, plan)

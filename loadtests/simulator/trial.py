@@ -5,6 +5,7 @@ from collections import deque
 from collections.abc import Iterator
 from collections.abc import Sequence as Several
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any
 
 from loadtests.canonical import digest_of
@@ -52,6 +53,26 @@ class Reading:
     prefix: tuple[bytes, ...]
 
 
+# By the row's id; the row is kept beside its reading, so that no other row can come by its id.
+Readings = dict[int, tuple[Row, Reading]]
+
+
+@dataclass(frozen=True, slots=True)
+class Prompt:
+    """What is the same about a row in every boot. ``blocks``: see ``prefix_blocks``; none where ``block_size`` is 0."""
+
+    sha256: str
+    tokens: int
+    blocks: tuple[bytes, ...]
+
+
+@lru_cache(2_048)
+def prompt_of(row: Row, block_size: int) -> Prompt:
+    prompt = pieces(rendered((message.role, message.content) for message in row.messages))
+    content = digest_of(request_body(row, "")["messages"])
+    return Prompt(content, len(prompt), prefix_blocks(prompt, block_size) if block_size else ())
+
+
 @dataclass(slots=True, eq=False)
 class Visit:
     """One planned request on its way; times are seconds of the boot's clock."""
@@ -72,7 +93,8 @@ class Visit:
 class Boot:
     """One start of one configuration in virtual time. Equal arguments and equal plans give equal records, in every
     process. ``seed`` is the boot's own: its speed, its pauses and what its rounds accept. ``content_seed`` belongs to
-    the texts: which are easy to draft for and how long their answers are, the same in every boot.
+    the texts: which are easy to draft for and how long their answers are, the same in every boot. Boots of one content
+    seed whose models differ in nothing but drafters and nuisances may share their ``readings``.
 
     Raises ValueError where the model can't run the speculative setting.
     """
@@ -85,6 +107,7 @@ class Boot:
         seed: int,
         content_seed: int = 0,
         fingerprint: str | None = None,
+        readings: Readings | None = None,
     ) -> None:
         self.model, self.content_seed, self.fingerprint = model, content_seed, fingerprint
         self.engine = Engine(
@@ -94,7 +117,7 @@ class Boot:
             seed=seed,
             content_seed=content_seed,
         )
-        self._readings: dict[int, tuple[Row, Reading]] = {}
+        self._readings: Readings = {} if readings is None else readings
 
     def run_trial(
         self,
@@ -127,18 +150,15 @@ class Boot:
 
     def reading(self, row: Row) -> Reading:
         found = self._readings.get(id(row))
-        # The row is kept beside its reading, so that no other row can come by its id.
         if found is None:
             found = self._readings[id(row)] = (row, self.read(row))
         return found[1]
 
     def read(self, row: Row) -> Reading:
-        content = digest_of(request_body(row, "")["messages"])
-        prompt = pieces(rendered((message.role, message.content) for message in row.messages))
-        natural = natural_length(self.model.lengths, row.class_, self.content_seed, content)
-        prefix = prefix_blocks(prompt, self.model.block_size) if self.model.prefix_caching else ()
+        prompt = prompt_of(row, self.model.block_size if self.model.prefix_caching else 0)
+        natural = natural_length(self.model.lengths, row.class_, self.content_seed, prompt.sha256)
         reason: FinishReason = "stop" if natural <= row.max_tokens else "length"
-        return Reading(content, len(prompt), min(natural, row.max_tokens), reason, prefix)
+        return Reading(prompt.sha256, prompt.tokens, min(natural, row.max_tokens), reason, prompt.blocks)
 
 
 def counters_of(engine: Engine) -> dict[str, float]:

@@ -3,6 +3,7 @@
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
@@ -147,6 +148,8 @@ def sign_flip_p_value(differences: Values, *, limit: float = 0.0) -> float:
     return (as_large + extra) / (len(flips) + extra)
 
 
+# A verdict asks some ten times for the same number of pairs; up to 10 MB.
+@lru_cache(1)
 def sign_patterns(count: int) -> tuple[Floats, int]:
     if count <= EXACT_UP_TO:
         bits = (np.arange(2**count)[:, None] >> np.arange(count)) & 1

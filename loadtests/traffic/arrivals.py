@@ -1,11 +1,11 @@
 """Arrival processes: when the requests of a window leave, in integer nanoseconds from its start."""
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from fractions import Fraction
 from itertools import pairwise
+from json.encoder import encode_basestring_ascii
 
 from numpy.random import PCG64, Generator
 
@@ -18,8 +18,10 @@ DRAWN_AT_ONCE = 1_024
 
 
 def label_bytes(*labels: str | int) -> bytes:
-    """SHA-256 of the labels; JSON keeps ("a", "bc") and ("ab", "c") apart."""
-    return hashlib.sha256(json.dumps(labels).encode()).digest()
+    """SHA-256 of the labels; JSON keeps ("a", "bc") and ("ab", "c") apart. Put together here, since a simulated trial
+    asks for some hundred and ``json.dumps`` takes four times as long."""
+    said = ", ".join([encode_basestring_ascii(one) if isinstance(one, str) else str(one) for one in labels])
+    return hashlib.sha256(f"[{said}]".encode()).digest()
 
 
 def derived_seed(*labels: str | int) -> int:

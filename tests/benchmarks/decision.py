@@ -1,11 +1,13 @@
-"""Is the share of false PASS at most α, and does a clear improvement pass? ``make bench-decision``: two hours of two
-cores. Exits 1 where it isn't so.
+"""Is the share of false PASS at most α, and does a clear improvement pass? ``make bench-decision``. Exits 1 where it
+isn't so.
 
 What is finished is appended to a file in the scratch directory, and a run that was ended goes on there with the same
-result: everything is drawn from fixed seeds.
+result: everything is drawn from fixed seeds. Beside the tables the lines themselves are kept, so that another machine
+goes on from there, or decides some of them again.
 """
 
 import argparse
+import gzip
 import json
 import multiprocessing
 import os
@@ -23,16 +25,18 @@ from typing import Any
 from decisions.rules.verdict import VERDICT_CODE
 from loadtests.canonical import digest_of
 from loadtests.evidence.manifest import this_host
-from tests.benchmarks import decision_truths, decision_world
+from tests.benchmarks import decision_truths as truths
+from tests.benchmarks import decision_world as world
 from tests.benchmarks.decision_rules import decide
 from tests.benchmarks.decision_table import DECISIONS, count_all, document, page
-from tests.benchmarks.decision_truths import TRUTHS, calibrate, ground
-from tests.benchmarks.decision_world import PAIRS, Drafter
+from tests.benchmarks.decision_truths import CLEAR, TRUTHS, calibrate, ground
+from tests.benchmarks.decision_world import GRID, PAIRS, Drafter
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "benchmarks"
 SCRATCH = ROOT / "var" / "bench-decision"
-DONE = "done.jsonl"
+DONE, KEPT = "done.jsonl", "decision.jsonl.gz"
+KINDS = ("ground", "calibration", "decision")
 INTERRUPTED = 130
 
 Line = dict[str, Any]
@@ -41,7 +45,6 @@ Task = tuple[Callable[..., Line], tuple[Any, ...]]
 
 def settings() -> str:
     """What results must have in common to stand in one file."""
-    world, truths = decision_world, decision_truths
     told = {
         "level": world.LEVEL,
         "deadlines": world.DEADLINES,
@@ -51,7 +54,7 @@ def settings() -> str:
         "pairs": {str(spread): pairs for spread, pairs in PAIRS.items()},
         "grid": [*world.GRID, world.NOMINEE, world.TUNING_RUNS],
         "truths": {name: repr(one) for name, one in TRUTHS.items()},
-        "boots": [truths.COARSE, truths.FINE, truths.OTHERS],
+        "boots": [truths.COARSE, truths.MIDDLE, truths.FINE, truths.OTHERS, truths.HALVINGS],
         "minimum": world.MINIMUM,
         "rules": VERDICT_CODE,
     }
@@ -70,9 +73,14 @@ class Done:
     lines: list[Line] = field(default_factory=list)
 
     @classmethod
-    def opened(cls, directory: Path, settings_: str) -> "Done":
+    def opened(cls, directory: Path, settings_: str, kept: Path | None = None) -> "Done":
+        """``kept``: lines to begin with where there are none yet, if they are of these settings."""
         directory.mkdir(parents=True, exist_ok=True)
         done = cls(directory / DONE)
+        if kept is not None and kept.exists() and not done.path.exists():
+            lines = gzip.decompress(kept.read_bytes())
+            if json.loads(lines[: lines.index(b"\n")])["sha256"] == settings_:
+                done.path.write_bytes(lines)
         content = done.path.read_bytes() if done.path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1]
         done.lines = [json.loads(line) for line in whole.splitlines()]
@@ -90,6 +98,15 @@ class Done:
             out.flush()
             os.fsync(out.fileno())
         self.lines.append(line)
+
+    def keep(self, path: Path) -> None:
+        """All lines in a fixed order, since processes finish in any."""
+        first, *rest = self.lines
+        order = sorted(
+            rest, key=lambda one: (one["spread"], KINDS.index(one["kind"]), str(one.get("truth")), one.get("number", 0))
+        )
+        lines = b"".join(json.dumps(one).encode() + b"\n" for one in [first, *order])
+        path.write_bytes(gzip.compress(lines, mtime=0))
 
     def of(self, kind: str) -> list[Line]:
         return [one for one in self.lines if one["kind"] == kind]
@@ -159,6 +176,7 @@ def run(done: Done, spreads: list[float], decisions: int, processes: int, until:
 def ignore_interrupts() -> None:
     """Ctrl-C goes to the whole group; the parent alone decides."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
+    signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
 def run_all(pool: ProcessPoolExecutor, step: list[Task], done: Done, processes: int, until: float) -> bool:
@@ -197,11 +215,16 @@ def estimate(done: Done, spreads: list[float], decisions: int, processes: int) -
         begun = time.process_time()
         decide(spread, -1, drafters)
         each = time.process_time() - begun
-        trials = decision_truths.FINE * 3.5 + len(TRUTHS) * (3 * decision_truths.FINE)
-        calibration = 0.0 if (spread, "clear") in done.calibrations else trials * each / (8 * PAIRS[spread] + 48)
+        calibration = 0.0 if (spread, CLEAR) in done.calibrations else boots() * each / (8 * PAIRS[spread] + 48)
         seconds += missing * each + calibration
         print(f"spread {spread:.0%}: {each:.1f} s a decision on {len(TRUTHS)} truths, {missing} to do", flush=True)
     return f"about {seconds / 3600 / processes:.1f} hours with {processes} processes that have a core each"
+
+
+def boots() -> int:
+    """That the calibration of a spread takes."""
+    search = (truths.HALVINGS + 2) * truths.COARSE + truths.MIDDLE + truths.FINE + (len(GRID) - 1) * truths.OTHERS
+    return truths.FINE * 3 // 2 + len(TRUTHS) * search
 
 
 def again(done: Done, count: int) -> bool:
@@ -236,6 +259,7 @@ def write(done: Done, out: Path) -> bool:
     found = json.dumps(document(counts, done.calibrations, told), indent=2, ensure_ascii=False)
     (out / "decision.json").write_text(found + "\n", encoding="utf-8")
     (out / "decision.md").write_text(page(counts, done.calibrations, told), encoding="utf-8")
+    done.keep(out / KEPT)
     print(page(counts, done.calibrations, told))
     return bool(counts) and all(one.holds for one in counts)
 
@@ -255,8 +279,10 @@ def options() -> argparse.Namespace:
 
 def main() -> int:
     asked = options()
+    # Whoever ends the parent ends its processes with it.
+    signal.signal(signal.SIGTERM, signal.default_int_handler)
     try:
-        done = Done.opened(asked.scratch, settings())
+        done = Done.opened(asked.scratch, settings(), asked.out / KEPT)
     except Stale as error:
         print(error, file=sys.stderr)
         return 2

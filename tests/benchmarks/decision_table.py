@@ -159,7 +159,8 @@ baseline's boots.
 
 Today: a grid of draft lengths, the mean of three runs, pick the best, no held-out. Accepted where the means keep the
 guardrails and improve by the {100 * MINIMUM:g} points asked for. Ours: the same runs as tuning, nomination, then
-held-out pairs. False: what was released doesn't truly meet the brief. Regret: points of attainment beyond the minimum,
+held-out pairs. False: what was released doesn't truly meet the brief; as what was released, in shares of all decisions.
+Regret: points of attainment beyond the minimum,
 of the best draft length that keeps the guardrails less those of the one released; one that breaks a guardrail counts as
 none.
 

@@ -9,8 +9,11 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from decisions.rules.brief import Brief
+from decisions.rules.evidence import TrialEvidence
 from decisions.rules.measures import Measure, over_limit, value
 from loadtests.statistics.effects import smallest_detectable_effect
+from tests.benchmarks.decision_fleet import trials
 from tests.benchmarks.decision_world import (
     COMPLETION,
     COMPLETION_S,
@@ -24,7 +27,6 @@ from tests.benchmarks.decision_world import (
     Drafter,
     Place,
     brief,
-    trial,
 )
 
 Floats = npt.NDArray[np.float64]
@@ -38,9 +40,9 @@ LIMITS = {
     LATE: float(RAIL[LATE]["limit"]),
     COMPLETION: 1 - float(RAIL[COMPLETION]["quantile"]),
 }
-# Boots by which a truth is searched for, then settled, then known for the other draft lengths.
-COARSE, FINE, OTHERS = 100, 1_000, 300
-HALVINGS = 6
+# Boots by which a truth is searched for, come nearer to, then settled, and known for the other draft lengths.
+COARSE, MIDDLE, FINE, OTHERS = 100, 400, 1_000, 300
+HALVINGS = 5
 HERMITE = 3
 
 
@@ -84,10 +86,8 @@ class Estimate:
     sd: float
 
 
-def figures(spread: float, place: Place, drafter: Drafter | None) -> list[float]:
+def figures(rule: Brief, one: TrialEvidence, luck: float) -> list[float]:
     """Of one trial, as the rules measure them: FIGURES, and the boot's luck last."""
-    one, luck = trial(spread, place, drafter)
-    rule = brief(spread)
     attainment = value(Measure("attainment"), one, "all", rule)
     first = value(Measure("first_token_quantile", RAIL[FIRST_TOKEN]["quantile"]), one, "all", rule)
     late = value(Measure("late_share"), one, "code", rule)
@@ -95,7 +95,7 @@ def figures(spread: float, place: Place, drafter: Drafter | None) -> list[float]
         Measure("completion_quantile", RAIL[COMPLETION]["quantile"]), one, "translate", COMPLETION_S, rule
     )
     if attainment is None or first is None or late is None or not of:
-        raise RuntimeError(f"a trial of the benchmark lacks a class: {place}")
+        raise RuntimeError(f"a trial of the benchmark lacks a class: {one.trial}")
     return [attainment, math.log(first), late, over / of, luck]
 
 
@@ -103,7 +103,8 @@ def boots(spread: float, arm: Any, k: int | None, drafter: Drafter | None, numbe
     """Figures of calibration boots, a row for each. The same number means the same texts and arrivals in every arm and
     for every drafter, and the same luck within an arm."""
     places = [Place("calibration", number, "tuning", 0, arm, k) for number in numbers]
-    return np.array([figures(spread, place, drafter) for place in places])
+    found = trials(spread, [(place, drafter) for place in places])
+    return np.array([figures(brief(spread), *one) for one in found])
 
 
 def estimate(effects: Floats, lucks: Floats) -> Estimate:
@@ -172,7 +173,7 @@ def calibrate(spread: float, name: str, shared: Mapping[str, Any]) -> dict[str, 
         return at(knob, COARSE)[truth.figure].mean - wanted
 
     first, slope = halved(off, truth.low, truth.high, rises=truth.rises)
-    begun = at(first, FINE)[truth.figure].mean - wanted
+    begun = at(first, MIDDLE)[truth.figure].mean - wanted
     second = min(truth.high, max(truth.low, first - begun / slope))
     found = at(second, FINE)
     ended = found[truth.figure].mean - wanted

@@ -1,18 +1,21 @@
 """The simulated service that the decision benchmark decides about: its traffic, its engine, its brief, one trial."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from functools import cache, lru_cache
+from operator import attrgetter
 from typing import Any, Literal
 
 import numpy as np
+import pyarrow as pa
 
 from decisions.rules.brief import Brief, parse_brief
-from decisions.rules.evidence import Array, Purpose, TrialEvidence, columns_of
+from decisions.rules.evidence import COLUMNS, MISSING, Array, Purpose, TrialEvidence, objects
 from loadtests.configurations import Speculative
-from loadtests.evidence.records import records_table
+from loadtests.evidence.records import ATTRIBUTES, SCHEMA, RequestRecord
 from loadtests.simulator import Boot, EngineModel, SimulatedTrial, preset
 from loadtests.simulator.model import changed
+from loadtests.simulator.trial import Readings
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
 from loadtests.traffic.arrivals import derived_seed, generator_for
 from loadtests.traffic.levels import Level
@@ -30,6 +33,8 @@ NOMINEE = 4
 PAIRS = {0.03: 6, 0.06: 8, 0.12: 18}
 TUNING_RUNS = 3
 ROWS = 2_000
+# More than a trial ever draws at this rate.
+MOST_REQUESTS = 400
 CLASSES = {"chat": 0.6, "code": 0.2, "translate": 0.2}
 LENGTHS = {
     "chat": {"median": 130, "sigma": 0.6},
@@ -68,6 +73,12 @@ RAILS: list[dict[str, Any]] = [
         "limit": COMPLETION_S,
         "quantile": 0.8,
     },
+]
+
+
+# Name, attribute and type of each column that the rules read.
+READ = [
+    (one.name, attribute, one.type) for one, attribute in zip(SCHEMA, ATTRIBUTES, strict=True) if one.name in COLUMNS
 ]
 
 
@@ -212,35 +223,54 @@ class Place:
         return self.seed("boot", self.arm, self.k or 0)
 
 
-def planned(place: Place) -> list[PlannedRequest]:
+@lru_cache(128)
+def planned(family: str, number: int, purpose: Purpose, pair: int) -> tuple[list[PlannedRequest], Readings]:
+    """What every arm of a pair gets, with the readings of it: the same for all drafters."""
+    place = Place(family, number, purpose, pair, "baseline")
     start = place.seed("rows") % ROWS
-    pool = rows()
-    return plan_level(pool[start:] + pool[:start], level(), seed=place.seed("segment"), prefix=f"p{place.pair}")
+    pool = (rows()[start:] + rows()[:start])[:MOST_REQUESTS]
+    return plan_level(pool, level(), seed=place.seed("segment"), prefix=f"p{pair}"), {}
 
 
 def run_boot(spread: float, place: Place, drafter: Drafter | None) -> tuple[Boot, SimulatedTrial]:
     """A fresh boot and its one trial."""
+    requests, readings = planned(*place.texts)
     boot = Boot(
         engine_model(spread, drafter),
         speculative(place.k) if place.k else None,
         seed=place.boot_seed,
         content_seed=place.seed("texts"),
-        fingerprint=configuration_of(spread, place),
+        fingerprint=configuration_of(spread, place.k),
+        readings=readings,
     )
     at = level()
-    return boot, boot.run_trial(planned(place), level=at.name, window_s=at.duration_s, drain_s=at.drain_s)
+    return boot, boot.run_trial(requests, level=at.name, window_s=at.duration_s, drain_s=at.drain_s)
 
 
-def configuration_of(spread: float, place: Place) -> str:
-    return brief(spread).configuration(f"k{place.k}" if place.k else "baseline").digest
+@cache
+def configuration_of(spread: float, k: int | None) -> str:
+    return brief(spread).configuration(f"k{k}" if k else "baseline").digest
 
 
 def trial(spread: float, place: Place, drafter: Drafter | None) -> tuple[TrialEvidence, float]:
     """The evidence of one boot with one trial, and the logarithm of the boot's time factor in units of its spread."""
     boot, run = run_boot(spread, place, drafter)
     luck = float(np.log(boot.engine.pace.factor)) / spread if spread else 0.0
-    columns = columns_of(records_table(run.records))
+    columns = columns_from(run.records)
     return evidence(spread, place, columns, run.counters, boot.engine.capacity * boot.model.block_size), luck
+
+
+def columns_from(records: Sequence[RequestRecord]) -> dict[str, Array]:
+    """What ``columns_of`` gives of the records' table for the rules, without the table."""
+    return {name: column_of(list(map(attrgetter(attribute), records)), kind) for name, attribute, kind in READ}
+
+
+def column_of(values: list[Any], kind: pa.DataType) -> Array:
+    if pa.types.is_integer(kind):
+        return np.array([MISSING if one is None else one for one in values], np.int64)
+    if pa.types.is_floating(kind):
+        return np.array(values, np.float64)
+    return np.array(values, bool) if pa.types.is_boolean(kind) else objects(values)
 
 
 def evidence(
@@ -265,7 +295,7 @@ def evidence(
         candidate=f"k{place.k}" if place.k else None,
         level="peak",
         evidence_class="simulated",
-        configuration=configuration_of(spread, place),
+        configuration=configuration_of(spread, place.k),
         planned=len(columns["row"]),
         window_s=level().duration_s,
         columns=columns,

@@ -3,6 +3,7 @@
 import json
 import multiprocessing
 import time
+from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -12,13 +13,15 @@ import pytest
 from decisions.commands.directories import Boot as KeptBoot
 from decisions.commands.directories import Place as KeptPlace
 from decisions.commands.directories import evidence_in
-from decisions.rules.evidence import Purpose, TrialEvidence
+from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of
 from decisions.rules.verdict import verdict
 from loadtests.evidence.directories import KeptTrial
 from loadtests.evidence.manifest import Digests, Manifest, counters_around, this_client, timestamp
 from loadtests.evidence.records import records_table
-from tests.benchmarks import decision
-from tests.benchmarks.decision_rules import decide, todays_choice
+from loadtests.simulator.model import EngineModel, changed
+from tests.benchmarks import decision, decision_fleet
+from tests.benchmarks.decision_fleet import trials
+from tests.benchmarks.decision_rules import decide, judge, todays_choice
 from tests.benchmarks.decision_table import count_all, counted, held_up_to, most_false, page
 from tests.benchmarks.decision_truths import (
     CLEAR,
@@ -45,6 +48,8 @@ from tests.benchmarks.decision_world import (
     Drafter,
     Place,
     brief,
+    columns_from,
+    engine_model,
     level,
     run_boot,
     trial,
@@ -109,19 +114,88 @@ def kept(place: Place, drafter: Drafter | None) -> KeptBoot:
     return KeptBoot(KeptPlace(place.purpose, place.pair, place.arm, name), [found])
 
 
-def test_the_verdict_is_the_one_that_compare_gives_on_the_same_trials() -> None:
+def all_places(number: int) -> list[Place]:
     sides: list[tuple[Purpose, Arm, int | None]] = [
         ("noise-floor", "baseline", None),
         ("noise-floor", "control", None),
         ("held-out", "baseline", None),
         ("held-out", "candidate", NOMINEE),
     ]
-    places = [Place("test", 0, side, pair, arm, k) for pair in range(PAIRS[SPREAD]) for side, arm, k in sides]
-    drafters = {place: GOOD if place.k else None for place in places}
+    return [Place("test", number, side, pair, arm, k) for pair in range(PAIRS[SPREAD]) for side, arm, k in sides]
+
+
+def test_the_verdict_is_the_one_that_compare_gives_on_the_same_trials() -> None:
+    drafters = {place: GOOD if place.k else None for place in all_places(0)}
     ours = verdict(brief(SPREAD), f"k{NOMINEE}", [trial(SPREAD, *one)[0] for one in drafters.items()])
     theirs = evidence_in(brief(SPREAD), [kept(*one) for one in drafters.items()])
     assert verdict(brief(SPREAD), f"k{NOMINEE}", theirs) == ours
     assert ours["verdict"] == "PASS"
+
+
+@pytest.mark.parametrize("drafter", [GOOD, GOOD.with_(chat=0.3, code=0.3), GOOD.with_(step_s=0.012)])
+def test_what_is_kept_of_a_decision_is_what_its_verdict_says(drafter: Drafter) -> None:
+    trials = [trial(SPREAD, place, drafter if place.k else None)[0] for place in all_places(3)]
+    document = verdict(brief(SPREAD), f"k{NOMINEE}", trials)
+    rows = [*document["outcome"], *document["guardrails"]]
+    found = judge(brief(SPREAD), NOMINEE, trials)
+    assert found["verdict"] == document["verdict"]
+    assert found["p_holds"] == {row["id"]: round(row["p_holds"], 5) for row in rows if row["p_holds"] is not None}
+    unshown = [row["id"] for row in rows if row["shown"] not in (None, "shown")]
+    unshown += [check["id"] for check in document["validity"] if not check["ok"]]
+    assert found["open"] == unshown + ([] if document["noise_floor"]["ok"] else ["noise-floor"])
+
+
+# Drafters of which everything is kept and nothing, and one so slow that requests pile up.
+WILD = [GOOD, GOOD.with_(chat=0.0, step_s=0.012), GOOD.with_(chat=1.0, code=0.3)]
+
+
+@pytest.mark.parametrize("spread", [SPREAD, 0.12])
+def test_boots_side_by_side_are_the_simulator_s_to_the_nanosecond(spread: float) -> None:
+    wanted: list[tuple[Place, Drafter | None]] = [(Place("test", 3, "held-out", 1, "baseline"), None)]
+    wanted += [(Place("test", 3, "held-out", 1, "candidate", k), one) for k in GRID for one in WILD]
+    for (ours, our_luck), (place, drafter) in zip(trials(spread, wanted), wanted, strict=True):
+        theirs, luck = trial(spread, place, drafter)
+        assert ours is not theirs
+        assert our_luck == luck
+        assert set(ours.columns) == set(theirs.columns)
+        for name, values in ours.columns.items():
+            assert values.dtype == theirs.columns[name].dtype
+            if name in ("first_token_ns", "last_token_ns", "ended_ns"):
+                assert np.abs(values - theirs.columns[name]).max() <= 1
+            elif name == "server_decode_ms":
+                np.testing.assert_allclose(values, theirs.columns[name], rtol=0, atol=1e-5)
+            else:
+                assert values.tolist() == theirs.columns[name].tolist()
+        for field in fields(TrialEvidence):
+            if field.name not in ("columns", "warm_up_columns"):
+                assert getattr(ours, field.name) == getattr(theirs, field.name)
+
+
+def test_a_boot_that_is_not_simple_is_the_simulator_s_own(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With room for a few sequences they wait and are preempted, which arrays know nothing of."""
+    place = Place("test", 4, "held-out", 0, "baseline")
+    for name in ("decision_world", "decision_fleet"):
+        monkeypatch.setattr(f"tests.benchmarks.{name}.engine_model", small_model)
+    decision_fleet.capacity_of.cache_clear()
+    ((ours, _),) = trials(SPREAD, [(place, None)])
+    decision_fleet.capacity_of.cache_clear()
+    assert (ours.preemptions or 0) > 0
+    assert ours.columns["last_token_ns"].tolist() == trial(SPREAD, place, None)[0].columns["last_token_ns"].tolist()
+
+
+def small_model(spread: float, drafter: Drafter | None) -> EngineModel:
+    return changed(engine_model(spread, drafter), {"kv_tokens": 3_000, "max_model_len": 2_000})
+
+
+def test_the_columns_are_those_of_the_records_file() -> None:
+    _, run = run_boot(SPREAD, Place("test", 0, "held-out", 0, "candidate", NOMINEE), GOOD)
+    short = [*run.records[:20], replace(run.records[20], status="timed_out", output_tokens=None, server_decode_ms=None)]
+    read = columns_of(records_table(short))
+    found = columns_from(short)
+    assert set(found) == set(COLUMNS)
+    for name, values in found.items():
+        assert values.dtype == read[name].dtype
+        np.testing.assert_array_equal(values, read[name])
 
 
 def test_a_decision_depends_on_its_number_and_its_truth_alone() -> None:
@@ -221,6 +295,20 @@ def test_decisions_made_again_are_compared_with_the_file(tmp_path: Path, capsys:
     assert capsys.readouterr().out.endswith("decision 0 at 3%: the same\ndecision 1 at 3%: the same\n")
     done.of("decision")[0]["truths"][CLEAR]["verdict"] = "FAIL"
     assert not decision.again(done, 3)
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_machine_goes_on_from_what_was_kept_beside_the_tables(tmp_path: Path) -> None:
+    done = decision.Done.opened(tmp_path / "here", "settings")
+    decision.run(done, [0.03], 3, 2, until=float("inf"))
+    kept = tmp_path / decision.KEPT
+    done.keep(kept)
+    there = decision.Done.opened(tmp_path / "there", "settings", kept)
+    assert in_order(there) == in_order(done)
+    assert decision.run(there, [0.03], 5, 1, until=float("inf"))
+    assert len(there.of("decision")) == 5
+    assert decision.Done.opened(tmp_path / "there", "settings", kept).lines == there.lines
+    assert len(decision.Done.opened(tmp_path / "anew", "other settings", kept).lines) == 1
 
 
 def test_results_of_other_settings_are_refused(tmp_path: Path) -> None:

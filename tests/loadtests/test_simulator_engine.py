@@ -106,6 +106,16 @@ def test_the_arithmetic_is_free_up_to_the_knee_and_linear_beyond() -> None:
     assert seconds == pytest.approx([0.0101, 0.0101, 0.0191, 0.0371])
 
 
+@given(st.integers(0, 300), st.integers(0, 8), st.integers(0, 100_000), st.integers(0, 9_000))
+def test_one_step_costs_to_the_last_digit_what_it_costs_among_several(
+    sequences: int, k: int, context: int, prefill: int
+) -> None:
+    verified = sequences * (k + 1)
+    among = [np.array([one, 1]) for one in (sequences, verified, context)]
+    several = ROUND.seconds(among[0], among[1], among[2], prefill)
+    assert ROUND.seconds(sequences, verified, context, prefill) == several[0]
+
+
 def test_a_drafter_that_waits_costs_its_idle_price_and_one_that_drafts_the_whole() -> None:
     cost = drafter(0.5).cost
     assert [cost.seconds(0, 0), cost.seconds(12, 4)] == pytest.approx([0.0003, 0.0005 + 4 * 0.0002 + 12 * 0.0001])

@@ -17,6 +17,7 @@ from loadtests.configurations import EngineArguments, Speculative
 from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of, status_counts
 from loadtests.simulator import PRESETS, Boot, EngineModel, SimulatedTrial, preset, read_model
 from loadtests.simulator.model import Lengths, Nuisances, changed
+from loadtests.simulator.trial import Readings
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import Row
 
@@ -136,6 +137,16 @@ def test_two_arms_answer_at_the_same_length_and_their_texts_are_as_easy_to_draft
     first, second = ([accepted(trial)[n] for n in long] for trial in (arms[1], again))
     assert len(long) > 10
     assert sum(abs(a - b) for a, b in zip(first, second, strict=True)) / len(long) < 0.5
+
+
+def test_boots_that_share_their_readings_give_the_same_records() -> None:
+    plan = plan_of(30, gap_s=0.1, max_tokens=300)
+    settings_ = [None, Speculative(method="eagle3", num_speculative_tokens=2)]
+    alone = [run(Boot(preset("gpu-8b"), one, seed=2, content_seed=5), plan).records for one in settings_]
+    shared: Readings = {}
+    beside = [run(Boot(preset("gpu-8b"), one, seed=2, content_seed=5, readings=shared), plan) for one in settings_]
+    assert [one.records for one in beside] == alone
+    assert len(shared) == 30
 
 
 def test_a_record_tells_what_a_record_of_a_real_engine_tells() -> None:

@@ -1,3 +1,4 @@
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -69,6 +70,21 @@ def test_more_over_the_limit_never_helps_the_binomial_bound(counts: list[int], p
     after = share_limit(worse, [50] * len(counts), limit=0.1, alpha=0.05)
     assert after.high > before.high
     assert after.low >= before.low
+
+
+@pytest.mark.parametrize(("differ", "least", "most"), [(0.24, 0.02, 0.17), (0.5, 0.07, 0.27)])
+def test_how_often_boots_that_differ_have_a_share_at_its_limit_taken_for_shown(
+    differ: float, least: float, most: float
+) -> None:
+    """The row of p95 and 8 boots in docs/verdict.md: 8.5 and 15.9 %. Boots differ by a normal of the probit."""
+    rng, limit = np.random.default_rng(1), 0.05
+    middle = stats.norm.ppf(limit) * np.sqrt(1 + differ**2)
+    counts = rng.binomial(1_000, stats.norm.cdf(middle + differ * rng.standard_normal((120, 8))))
+    held = [
+        share_limit(one, [1_000] * 8, limit=limit, alpha=0.05, with_fewer=True).p_holds <= 0.05
+        for one in counts.tolist()
+    ]
+    assert least <= np.mean(held) <= most
 
 
 def test_holm_by_hand() -> None:

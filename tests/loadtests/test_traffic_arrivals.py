@@ -1,3 +1,5 @@
+import hashlib
+import json
 import subprocess
 import sys
 from collections import Counter
@@ -7,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from loadtests.traffic.arrivals import arrival_times_ns, derived_seed, give_up_times_ns, on_off_inverse
+from loadtests.traffic.arrivals import arrival_times_ns, derived_seed, give_up_times_ns, label_bytes, on_off_inverse
 from loadtests.traffic.levels import Arrival, Patience
 
 NS = 1_000_000_000
@@ -196,6 +198,11 @@ def test_seeds_differ_and_fit_in_a_json_number() -> None:
     assert len(seeds) == 100
     assert max(seeds) < 2**53
     assert derived_seed("a", "bc") != derived_seed("ab", "c")
+
+
+@given(st.lists(st.one_of(st.text(), st.integers())))
+def test_labels_are_hashed_as_json_writes_them(labels: list[str | int]) -> None:
+    assert label_bytes(*labels) == hashlib.sha256(json.dumps(labels).encode()).digest()
 
 
 def test_another_process_and_locale_draw_the_same_times() -> None:
