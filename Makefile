@@ -81,7 +81,7 @@ bench-client: install $(PEERS)/installed
 bench-decision: install
 	$(RUN)/python -m tests.benchmarks.decision $(BENCH_DECISION)
 
-# Half an hour of one core; goes on where it was ended. For example BENCH_TUNING="--processes 1", or "--table".
+# A quarter of an hour of one core; goes on where it was ended. For example BENCH_TUNING="--processes 1", or "--table".
 bench-tuning: install
 	$(RUN)/python -m tests.benchmarks.tuning $(BENCH_TUNING)
 

@@ -2,7 +2,6 @@
 last round's requests are rehearsed under every candidate in virtual time, and schedules are proposed for the running
 batches that were seen. It orders the race and brings candidates to it; it is evidence of nothing."""
 
-import math
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +20,7 @@ from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import NANOSECONDS, Row
 from loadtests.tuning.cost_model import CostModel, MeasuredTrial, ObservedTrial, drafter_of, fit_cost_model, observe
 from loadtests.tuning.economics import RoundEconomics, round_economics
+from loadtests.tuning.posterior import bounded
 from loadtests.tuning.propose import Load, propose_schedule
 from loadtests.tuning.race import NONE
 from loadtests.tuning.rehearsal import Course, Limits, rehearse
@@ -230,7 +230,8 @@ def predicted(
     for name in names:
         own = rehearsed(brief, model, limits, courses, name, asked)
         effects = {aim.name: aim.effect(baseline.get(aim.name), own[aim.name]) for aim in asked if aim.name in own}
-        found[name] = {goal: one for goal, one in effects.items() if math.isfinite(one)}
+        # A candidate that is expected never to get there is no stranger: a bound keeps it, and can be written as JSON.
+        found[name] = {goal: known for goal, one in effects.items() if (known := bounded(one)) is not None}
     return {name: effects for name, effects in found.items() if effects}
 
 

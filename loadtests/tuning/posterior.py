@@ -143,6 +143,7 @@ def problem_of(
 
 
 def bounded(predicted: float | None) -> float | None:
+    """Within ±LARGEST; None where nothing is known."""
     return None if predicted is None or math.isnan(predicted) else max(-LARGEST, min(LARGEST, predicted))
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from loadtests.tuning.nomination import nominate
-from loadtests.tuning.posterior import Boot, posterior
+from loadtests.tuning.posterior import LARGEST, Boot, bounded, posterior
 from loadtests.tuning.race import (
     NONE,
     Amount,
@@ -414,3 +414,13 @@ def test_a_bad_round_of_the_baseline_moves_no_runner() -> None:
     found = posterior(boots, [None, None], ["eagle3", "eagle3"], relative=True)
 
     assert found.mean[0] - found.mean[1] == pytest.approx(0.1, abs=0.01)
+
+
+def test_what_is_expected_never_to_get_there_is_known_as_very_bad() -> None:
+    assert [bounded(one) for one in (-math.inf, -0.2, math.inf, math.nan, None)] == [
+        -LARGEST,
+        -0.2,
+        LARGEST,
+        None,
+        None,
+    ]
