@@ -86,6 +86,7 @@ def goal(brief: Brief, aim: Aim, pairs: Sequence[Pair]) -> Goal:
         scale=aim.measure.scale,
         spread=spread,
         degrees=degrees,
+        label=f"{aim.measure.label}, {aim.cell.label}",
     )
 
 

@@ -27,7 +27,7 @@ class Goal:
     ``spread`` is the standard deviation of one boot's effect (not of a difference of two) as the noise floor found it
     with ``degrees`` of freedom: of the differences between A/A pairs it is their standard deviation ÷ √2, with
     pairs − 1 degrees; None where no noise floor was measured. ``scale`` is how an effect is told: a log ratio as a
-    factor, a difference in points.
+    factor, a difference in points. ``label``: what the goal is called in sentences, where not by its name.
     """
 
     name: str
@@ -37,6 +37,11 @@ class Goal:
     scale: Literal["ratio", "difference"] = "ratio"
     spread: float | None = None
     degrees: int = 0
+    label: str = ""
+
+    @property
+    def said(self) -> str:
+        return self.label or self.name
 
     def told(self, effect: float) -> str:
         return f"×{math.exp(effect):.2f}" if self.scale == "ratio" else f"{100 * effect:+.1f} points".replace("-", "−")
@@ -210,6 +215,9 @@ class Field:
     def runner(self, name: str) -> Runner:
         return self.runners[self.place[name]]
 
+    def goal(self, name: str) -> Goal:
+        return next(one for one in self.rules.goals if one.name == name)
+
     def worths(self, name: str) -> Floats:
         """In each world, shape (worlds,)."""
         return np.zeros(WORLDS) if name == NONE else np.asarray(self.worth[:, self.place[name]])
@@ -317,23 +325,24 @@ class Field:
         """Its state in one sentence."""
         if name in self.lost:
             seen = self.lost[name]
-            return f"{name} is out: its boot {seen.boot} in round {seen.round} never got there in {seen.goal}."
+            where = f"its boot {seen.boot} in round {seen.round}"
+            return f"{name} is out: {where} never got there in {self.goal(seen.goal).said}."
         if self.breaks[self.place[name]] > self.rules.confidence:
             return f"{name} is out: it breaks {self.worst_hold(name)}."
         if name == self.leader:
             return self.leads
         against = f"no speculation ({self.told(0)})" if self.leader == NONE else self.leader
-        told = f"{self.figures(name)}, better than {against} with a chance of {self.chance(name):.1%}"
+        told = f"{self.figures(name)}, better than {against} with a chance of {100 * self.chance(name):.1f} %"
         if not self.fell(name):
             return f"{name} may still win: {told}."
-        return f"{name} is out: {told}, and {1 - self.rules.confidence:.0%} keep it in."
+        return f"{name} is out: {told}, and {100 * (1 - self.rules.confidence):.3g} % keep it in."
 
     def worst_hold(self, name: str) -> str:
         holds = [goal for goal in self.rules.goals if goal.kind == "hold"]
         goal = min(holds, key=lambda one: self.estimate(one, name).high - one.limit)
         one = self.estimate(goal, name)
         allowed = f"and {goal.told(goal.limit)} is allowed"
-        return f"{goal.name}: {goal.told(one.mean)} (at most {goal.told(one.high)}), {allowed}"
+        return f"{goal.said}: {goal.told(one.mean)} (at most {goal.told(one.high)}), {allowed}"
 
     def why_these(self, wanted: Sequence[str]) -> str:
         said = f"{called(self.leader)} leads"

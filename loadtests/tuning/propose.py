@@ -104,7 +104,7 @@ def propose_schedule(
     return Proposal(
         drafter,
         schedule if reason is None else None,
-        reason or f"{schedule} is predicted {gain:.1%} above {named(single)}",
+        reason or f"{schedule} is predicted {100 * gain:.1f} % above {named(single)}",
         single,
         gain,
         found,
@@ -210,5 +210,6 @@ def why_not(schedule: Schedule, single: int, gain: float, margin: float) -> str 
     if len(schedule.steps) == 1:
         return f"one K is as good at every load as any schedule: {named(single)}"
     if gain <= margin:
-        return f"{schedule} is predicted {gain:.1%} above {named(single)}: not more than the margin of {margin:.1%}"
+        said = f"{schedule} is predicted {100 * gain:.1f} % above {named(single)}"
+        return f"{said}: not more than the margin of {100 * margin:.1f} %"
     return None

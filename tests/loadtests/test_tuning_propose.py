@@ -58,7 +58,7 @@ def test_a_schedule_is_proposed_where_the_best_k_changes_with_the_batch() -> Non
     assert found.schedule.k_at(1) > found.schedule.k_at(64)
     assert found.gain is not None
     assert found.gain > 0.02
-    assert found.reason == f"{found.schedule} is predicted {found.gain:.1%} above no speculation"
+    assert found.reason == f"{found.schedule} is predicted {100 * found.gain:.1f} % above no speculation"
     assert found.best_single == 0
 
 
@@ -73,7 +73,7 @@ def test_none_is_proposed_where_one_k_is_best_everywhere() -> None:
 def test_none_is_proposed_below_the_margin() -> None:
     found = propose_schedule(CROSSING, "d", [evenly(64)], draft_lengths=LENGTHS, max_num_seqs=64, margin=0.9)
     assert found.schedule is None
-    assert "not more than the margin of 90.0%" in found.reason
+    assert "not more than the margin of 90.0 %" in found.reason
 
 
 def test_a_server_without_speculation_is_among_the_single_ks() -> None:

@@ -115,7 +115,7 @@ def test_who_can_no_longer_win_falls_and_is_told_why() -> None:
     assert found["k3"].reason.startswith("k3 leads, ×1.5")
     assert found["k8"].state == "fell"
     assert found["k8"].reason.startswith("k8 is out: ×1.1")
-    assert found["k8"].reason.endswith("over 2 boots, better than k3 with a chance of 0.0%, and 5% keep it in.")
+    assert found["k8"].reason.endswith("over 2 boots, better than k3 with a chance of 0.0 %, and 5 % keep it in.")
     assert found["k4"].state == "runs"
 
 
