@@ -157,7 +157,7 @@ def test_what_is_frozen_is_what_was_read(route: Route, engineer: Account) -> Non
 def test_a_stage_that_fails_halts_the_brief_and_says_why(
     revision: BriefRevision, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    def fail(_: object) -> None:
+    def fail(*_: object) -> None:
         raise error
 
     monkeypatch.setattr(advancing, "step", fail)
