@@ -1,12 +1,15 @@
 """``draftproof replay``: the load generator alone, against any OpenAI-compatible server."""
 
 import asyncio
+import fcntl
 import json
+import math
+import os
 import signal
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Literal
@@ -18,7 +21,7 @@ from pydantic import ValidationError
 from loadtests.canonical import digest
 from loadtests.evidence.manifest import Digests, Manifest, manifest_content, named, this_client, timestamp
 from loadtests.evidence.records import records_content
-from loadtests.evidence.store import write_durably
+from loadtests.evidence.store import make_directory, write_durably
 from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import APIS, Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
 from loadtests.generator.several import GeneratorLost, run_several
@@ -34,10 +37,14 @@ UNUSABLE = 2
 UNREACHABLE = 3
 NOTHING_COMPLETED = 4
 LOST = 5
+NOT_KEPT = 6
 INTERRUPTED = 130
+MODELS_SHOWN = 10
 MAX_SEED = 2**53 - 1
 MAX_FIRST_LINE = 64 << 20
 BOM = b"\xef\xbb\xbf"
+# A lag p99 above it is a finding: the limit of a brief that gives none.
+LATE_MS = 50.0
 IMPORT_FIRST = "import it with draftproof import, where --map says which of them is what, and replay its rows.jsonl"
 
 
@@ -202,13 +209,114 @@ def check(wanted: Replay) -> None:
         raise ValueError(
             "--max-concurrency needs one client process, for its slots are one queue: leave --processes out"
         )
+    if wanted.think_s is not None and not 0 <= wanted.think_s < math.inf:
+        raise ValueError(f"--think-time {wanted.think_s:g} is no time: give seconds from 0")
     if wanted.processes > 1 and wanted.think_s is not None:
         raise ValueError("--think-time needs one client process: leave --processes out")
 
 
 def check_out(out: Path) -> None:
-    if out.exists() and (not out.is_dir() or any(out.iterdir())):
-        raise Unusable(f"{out} is there and not empty: evidence is never written over")
+    check_text("--out", str(out))
+    try:
+        if (out.is_symlink() or out.exists()) and not out.is_dir():
+            raise Unusable(f"{out} is there and is no directory: evidence is never written over")
+        if out.is_dir() and any(out.iterdir()):
+            raise Unusable(f"{out} is there and not empty: evidence is never written over")
+    except OSError as error:
+        raise no_directory(out, error) from None
+
+
+def check_text(option: str, value: str) -> None:
+    """Evidence and summary are UTF-8; a shell passes on any bytes."""
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        raise Unusable(f"{option} is no valid UTF-8, and could not be written down") from None
+
+
+def no_directory(out: Path, error: OSError) -> Unusable:
+    return Unusable(f"nothing was sent: no evidence could be written to {out} ({error.strerror or error})")
+
+
+@contextmanager
+def held(out: Path) -> Iterator[None]:
+    """The directory made, found writable, and ours alone until the block ends; without evidence in it, what was made
+    for it is removed again. Raises Unusable."""
+    made: list[Path] = []
+    try:
+        made += [one for one in (out, *out.parents) if not one.exists()]
+        make_directory(out)
+        handle = os.open(out, os.O_RDONLY | os.O_DIRECTORY)
+    except OSError as error:
+        remove_empty(made)
+        raise no_directory(out, error) from None
+    try:
+        claim(out, handle)
+        try:
+            yield
+        finally:
+            remove_empty(made)
+    finally:
+        os.close(handle)
+
+
+def claim(out: Path, handle: int) -> None:
+    """The lock is let go by the system however we end, so nothing stays that would have to be cleared away."""
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        # Whoever held it before us may have filled it since we looked.
+        check_out(out)
+        with tempfile.TemporaryFile(dir=out):
+            pass
+    except BlockingIOError:
+        raise Unusable(f"{out} is being written to by another run: give each a directory of its own") from None
+    except OSError as error:
+        raise no_directory(out, error) from None
+
+
+def remove_empty(made: Sequence[Path]) -> None:
+    for one in made:
+        with suppress(OSError):
+            one.rmdir()
+
+
+def write_evidence(out: Path, contents: Sequence[tuple[str, bytes]]) -> str | None:
+    """Write the files in this order, or none of them: then why not."""
+    try:
+        for name, content in contents:
+            write_durably(out / name, content)
+    except OSError as error:
+        for name, _ in contents:
+            with suppress(OSError):
+                (out / name).unlink(missing_ok=True)
+        return f"nothing was kept: the evidence could not be written to {out} ({error.strerror or error})"
+    return None
+
+
+def kept_in(out: Path, contents: Sequence[tuple[str, bytes]]) -> dict[str, Any]:
+    """Write the evidence, of which the manifest comes last, and give what the summary says of it."""
+    why_not = write_evidence(out, contents)
+    if why_not is not None:
+        click.echo(f"Error: {why_not}", err=True)
+        return {"manifest_sha256": None, "out": None, "not_kept": why_not}
+    return {"manifest_sha256": digest(contents[-1][1]), "out": str(out)}
+
+
+def command_line() -> list[str]:
+    """As it was given; what is no UTF-8 in it becomes a question mark, for evidence can't hold it."""
+    return [one.encode("utf-8", "replace").decode() for one in sys.argv]
+
+
+def with_lateness(trial: TrialRun) -> TrialRun:
+    """With a finding where the client itself was too late for its numbers to be the server's."""
+    late = (trial.lag_ms or {}).get("p99", 0.0)
+    if late <= LATE_MS:
+        return trial
+    said = (
+        f"the client was late: its lag p99 was {late:.0f} ms, above {LATE_MS:g} ms, so times from the planned arrival "
+        "are partly its own: send less, or with more --processes"
+    )
+    return replace(trial, findings=[*trial.findings, said])
 
 
 async def reached(endpoint: Endpoint) -> Reached:
@@ -217,7 +325,9 @@ async def reached(endpoint: Endpoint) -> Reached:
     except Unreachable as error:
         raise Nobody(str(error)) from None
     if found.models and endpoint.model not in found.models:
-        click.echo(f"warning: {endpoint.model} is not among the server's models: {', '.join(found.models)}", err=True)
+        named_first = ", ".join(found.models[:MODELS_SHOWN])
+        more = f" and {len(found.models) - MODELS_SHOWN} more" if len(found.models) > MODELS_SHOWN else ""
+        click.echo(f"warning: {endpoint.model} is not among the server's models: {named_first}{more}", err=True)
     return found
 
 
@@ -300,16 +410,14 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     digests = Digests(plan=digest(plan), records=digest(records), part=part_digest(wanted.rows))
     summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.deadlines)
     manifest = manifest_content(manifest_of(wanted, found, trial, digests, summary, command))
-    for name, content in (("plan.json", plan), ("records.parquet", records), ("manifest.json", manifest)):
-        write_durably(out / name, content)
+    kept = kept_in(out, [("plan.json", plan), ("records.parquet", records), ("manifest.json", manifest)])
     return summary | {
         "skipped_rows": wanted.skipped,
         "stopped": trial.stopped,
         "errors": commonest_errors(trial.records),
         "findings": trial.findings,
         "fingerprints": named(trial.fingerprints),
-        "manifest_sha256": digest(manifest),
-        "out": str(out),
+        **kept,
     }
 
 
@@ -317,7 +425,7 @@ async def run_and_keep(wanted: Replay, out: Path, command: Sequence[str]) -> tup
     """The summary, and whether a process of ours was lost. What was measured is written while signals are still heard:
     a second one would cost it otherwise."""
     server, trial, lost = await run(wanted)
-    return keep(wanted, server, trial, out, command), lost
+    return keep(wanted, server, with_lateness(trial), out, command), lost
 
 
 @click.command()
@@ -379,11 +487,12 @@ def replay(
 
     Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of some
     of its requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 4 when the plan
-    was run and not one request of its window completed; 5 when a client process was lost; 130 after Ctrl-C, SIGTERM or
-    a closed terminal. With 4, 5 and 130 the summary is printed and what was measured is kept, with 5 and 130 marked as
-    stopped.
+    was run and not one request of its window completed; 5 when a client process was lost; 6 when the evidence could not
+    be written, of which nothing is left then; 130 after Ctrl-C, SIGTERM or a closed terminal. With 4, 5 and 130 the
+    summary is printed and what was measured is kept, with 5 and 130 marked as stopped; with 6 it is printed alone.
     """
     check_out(out)
+    check_text("--model", model)
     found = usable_rows(traffic, format_)
     rows = found.rows
     try:
@@ -413,12 +522,15 @@ def replay(
         check(wanted)
     except ValueError as error:
         raise Unusable(first_problem(error)) from None
-    summary, lost = uvloop.run(run_and_keep(wanted, out, sys.argv))
+    with held(out):
+        summary, lost = uvloop.run(run_and_keep(wanted, out, command_line()))
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
-    context.exit(LOST if lost else exit_status(summary))
+    context.exit(LOST if lost and summary["out"] else exit_status(summary))
 
 
 def exit_status(summary: dict[str, Any]) -> int:
+    if summary["out"] is None:
+        return NOT_KEPT
     if summary["stopped"]:
         return INTERRUPTED
     return 0 if summary["statuses"]["completed"] else NOTHING_COMPLETED

@@ -3,10 +3,10 @@
 import json
 import math
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 import uvloop
@@ -14,14 +14,20 @@ from pydantic import ValidationError
 
 from loadtests.canonical import digest
 from loadtests.commands.replay import (
+    FILE,
     Unusable,
     api_key_of,
     check_out,
+    command_line,
     exit_status,
+    first_problem,
+    held,
     holds_rows,
+    kept_in,
     reached,
     show,
     told_to_stop,
+    with_lateness,
 )
 from loadtests.evidence.manifest import (
     Digests,
@@ -33,9 +39,11 @@ from loadtests.evidence.manifest import (
     timestamp,
 )
 from loadtests.evidence.records import records_content
-from loadtests.evidence.store import DIGEST, EvidenceDamaged, EvidenceMissing, EvidenceStore, write_durably
+from loadtests.evidence.store import DIGEST, EvidenceDamaged, EvidenceMissing, EvidenceStore
 from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import Endpoint, Reached, TrialRun, run_trial
+from loadtests.generator.trial import THOUGHT
+from loadtests.generator.way import tls_of
 from loadtests.traffic.arrivals import exact
 from loadtests.traffic.levels import Level
 from loadtests.traffic.planned import PlannedRequest, plan_content
@@ -73,18 +81,19 @@ def read_manifest_file(path: Path) -> tuple[Manifest, str]:
         raise Unusable(f"{path} is no manifest of a trial: {field}: {one['msg']}") from None
 
 
-def stored_plan(path: Path, wanted: str, given: Path | None) -> bytes:
-    """From --plan, from beside the manifest, or from the evidence store that the manifest lies in."""
+def stored_plan(path: Path, wanted: str, given: Path | None) -> tuple[bytes, str]:
+    """From --plan, from beside the manifest, or from the evidence store that the manifest lies in; and where it was."""
     beside = given or path.with_name(PLAN)
+    where = str(beside)
     if beside.is_file():
         content = beside.read_bytes()
     elif path.parent.parent.name == "sha256":
-        content = from_store(EvidenceStore(path.parent.parent.parent), wanted)
+        content, where = from_store(EvidenceStore(path.parent.parent.parent), wanted), f"the plan {wanted}"
     else:
         raise Unusable(f"the plan {wanted} is missing: there is no {beside}; give it with --plan")
     if (found := digest(content)) != wanted:
         raise Unusable(f"{beside} is not the plan of this trial: its SHA-256 is {found}, the manifest names {wanted}")
-    return content
+    return content, where
 
 
 def from_store(store: EvidenceStore, wanted: str) -> bytes:
@@ -121,11 +130,82 @@ def is_outline(line: bytes) -> bool:
     return isinstance(document, dict) and OUTLINE in document and "messages" not in document
 
 
-def planned_of(document: dict[str, Any], rows: Sequence[Row], level: Level, name: str) -> list[PlannedRequest]:
+class Planned(NamedTuple):
+    """A request as a plan has it."""
+
+    request_id: str
+    row: int
+    row_sha256: str
+    planned_ns: int
+    give_up_ns: int | None = None
+
+
+WHAT_IS_RIGHT: dict[str, tuple[str, Callable[[Any, Level], bool]]] = {
+    "request_id": ("a name", lambda value, _: isinstance(value, str) and value != ""),
+    "row": ("a row's index from 0", lambda value, _: is_whole(value) and value >= 0),
+    "row_sha256": ("a SHA-256", lambda value, _: isinstance(value, str) and bool(DIGEST.fullmatch(value))),
+    "planned_ns": ("a time of the level's, in whole ns", lambda value, level: is_whole(value) and within(value, level)),
+    "give_up_ns": ("a time in whole ns, or null", lambda value, _: value is None or (is_whole(value) and value >= 0)),
+}
+
+
+def is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool) and abs(value) < 2**63
+
+
+def within(planned_ns: int, level: Level) -> bool:
+    return 0 <= planned_ns <= math.ceil((exact(level.warm_up_s) + exact(level.duration_s)) * NANOSECONDS)
+
+
+def requests_of(plan: bytes, where: str, level: Level) -> list[Planned]:
+    """A plan may have been made by hand, with its digest: what no plan of ours holds is refused, with its field."""
+    try:
+        document = json.loads(plan)
+    except (ValueError, RecursionError):
+        raise Unusable(f"{where} is no plan: it is no JSON") from None
+    requests = document.get("requests") if isinstance(document, dict) else None
+    if not isinstance(requests, list) or not requests:
+        raise Unusable(f"{where} is no plan: requests is no list, or empty")
+    found = [request_of(fields, f"{where}: requests.{index}", level) for index, fields in enumerate(requests)]
+    first_with: dict[str, int] = {}
+    for index, one in enumerate(found):
+        if (other := first_with.setdefault(one.request_id, index)) != index:
+            raise Unusable(f"{where}: requests.{index}.request_id is {one.request_id!r}, which {other} has already")
+    return found
+
+
+def request_of(fields: object, where: str, level: Level) -> Planned:
+    if not isinstance(fields, list) or len(fields) not in (4, 5):
+        raise Unusable(f"{where} must be a list of {', '.join(Planned._fields)}")
+    for (name, (wanted, is_right)), value in zip(WHAT_IS_RIGHT.items(), fields, strict=False):
+        if not is_right(value, level):
+            raise Unusable(f"{where}.{name} must be {wanted}, not {shortened(value)}")
+    return Planned(*fields)
+
+
+def shortened(value: object) -> str:
+    return json.dumps(value)[:80]
+
+
+def level_of(manifest: Manifest, path: Path) -> Level:
+    try:
+        return Level.model_validate(manifest.level)
+    except ValidationError as error:
+        raise Unusable(f"{path}: level.{first_problem(error)}") from None
+
+
+def check_times(manifest: Manifest) -> None:
+    """The plan of a trial with a think time isn't when its later turns left."""
+    for finding in manifest.findings:
+        if finding.endswith(THOUGHT):
+            raise Unusable(f"the trial can't be run again at its times, for the plan has them not all: {finding}")
+
+
+def planned_of(requests: Sequence[Planned], rows: Sequence[Row], level: Level, name: str) -> list[PlannedRequest]:
     """The plan's requests with their rows; refuses the first whose row is another than the one that was sent."""
     window_ns = math.ceil(exact(level.warm_up_s) * NANOSECONDS)
     planned = []
-    for request_id, row, row_sha256, planned_ns, *give_up_ns in document["requests"]:
+    for request_id, row, row_sha256, planned_ns, give_up in requests:
         if row >= len(rows):
             raise Unusable(f"{name} has {len(rows)} rows and request {request_id} was row {row + 1}: rows are missing")
         if (found := digest(rows[row].content)) != row_sha256:
@@ -133,7 +213,6 @@ def planned_of(document: dict[str, Any], rows: Sequence[Row], level: Level, name
                 f"row {row + 1} of {name} ({rows[row].id}) has changed since request {request_id} was sent: "
                 f"its SHA-256 is {found}, the plan names {row_sha256}"
             )
-        give_up = give_up_ns[0] if give_up_ns else None
         planned.append(PlannedRequest(request_id, row, rows[row], planned_ns, give_up, warm_up=planned_ns < window_ns))
     return planned
 
@@ -147,19 +226,28 @@ def check_part(wanted: str | None, rows: Sequence[Row], name: str) -> None:
         )
 
 
-def settled(path: Path, rows_path: Path, plan_path: Path | None, base_url: str | None, api_key: str | None) -> Rerun:
+def settled(
+    path: Path,
+    rows_path: Path,
+    plan_path: Path | None,
+    base_url: str | None,
+    api_key: str | None,
+    ca_bundle: Path | None,
+) -> Rerun:
     manifest, manifest_sha256 = read_manifest_file(path)
-    plan = stored_plan(path, manifest.digests.plan, plan_path)
+    check_times(manifest)
+    plan, where = stored_plan(path, manifest.digests.plan, plan_path)
     rows = rows_of_part(rows_path)
-    level = Level.model_validate(manifest.level)
-    planned = planned_of(json.loads(plan), rows, level, rows_path.name)
+    level = level_of(manifest, path)
+    planned = planned_of(requests_of(plan, where, level), rows, level, rows_path.name)
     check_part(manifest.digests.part, rows, rows_path.name)
     if digest(plan_content(planned, level)) != manifest.digests.plan:
         raise Unusable("the manifest's level and its plan don't belong together: one of them was changed")
     address = base_url or manifest.base_url
     if address is None:
         raise Unusable("the manifest names no server, so say which with --base-url")
-    endpoint = Endpoint(address, manifest.model, api_key).asked_as(manifest.engine.get("asked"))
+    endpoint = Endpoint(address, manifest.model, api_key, ca_bundle=ca_bundle).asked_as(manifest.engine.get("asked"))
+    tls_of(endpoint)
     return Rerun(manifest, manifest_sha256, plan, planned, level, endpoint)
 
 
@@ -216,22 +304,20 @@ def keep(wanted: Rerun, found: Reached, trial: TrialRun, out: Path, command: Seq
     records = records_content(trial.records)
     summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.level.deadlines)
     manifest = manifest_content(manifest_of(wanted, found, trial, digest(records), summary, command))
-    for name, content in ((PLAN, wanted.plan), ("records.parquet", records), ("manifest.json", manifest)):
-        write_durably(out / name, content)
+    kept = kept_in(out, [(PLAN, wanted.plan), ("records.parquet", records), ("manifest.json", manifest)])
     return summary | {
         "stopped": trial.stopped,
         "errors": commonest_errors(trial.records),
         "findings": trial.findings,
         "fingerprints": named(trial.fingerprints),
         "rerun_of": wanted.manifest_sha256,
-        "manifest_sha256": digest(manifest),
-        "out": str(out),
+        **kept,
     }
 
 
 async def run_and_keep(wanted: Rerun, out: Path, command: Sequence[str]) -> dict[str, Any]:
     found, trial = await run(wanted)
-    return keep(wanted, found, trial, out, command)
+    return keep(wanted, found, with_lateness(trial), out, command)
 
 
 @click.command()
@@ -240,6 +326,7 @@ async def run_and_keep(wanted: Rerun, out: Path, command: Sequence[str]) -> dict
 @click.option("--plan", type=click.Path(exists=True, dir_okay=False, path_type=Path), help="Where it lies elsewhere.")
 @click.option("--base-url", help="Server's address, where it is another than the manifest's.")
 @click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
+@click.option("--ca-bundle", type=FILE, help="Certificates to trust instead of the system's.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
 @click.pass_context
 def rerun(
@@ -249,6 +336,7 @@ def rerun(
     plan: Path | None,
     base_url: str | None,
     api_key_env: str | None,
+    ca_bundle: Path | None,
     out: Path,
 ) -> None:
     """Send the requests of a trial again: the same bytes at the same planned times.
@@ -259,9 +347,10 @@ def rerun(
     """
     check_out(out)
     try:
-        wanted = settled(manifest, rows, plan, base_url, api_key_of(api_key_env, context.obj))
+        wanted = settled(manifest, rows, plan, base_url, api_key_of(api_key_env, context.obj), ca_bundle)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    summary = uvloop.run(run_and_keep(wanted, out, sys.argv))
+    with held(out):
+        summary = uvloop.run(run_and_keep(wanted, out, command_line()))
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
     context.exit(exit_status(summary))

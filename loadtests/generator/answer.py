@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
+from unicodedata import category
 
 from pydantic_core import from_json
 
@@ -17,9 +18,13 @@ from loadtests.generator.sse import Event
 # What a record keeps of an error, and what is kept of it until the prompt has been taken out.
 MAX_ERROR_CHARACTERS = 300
 MAX_HEARD_CHARACTERS = 1_000
+# Of a finish reason, a fingerprint or a model's name: no server needs more, and each is kept with every request.
+MAX_NAME_CHARACTERS = 300
 MAX_INT32 = 2**31 - 1
 # Found now: a codec is read from a file when it is first used, and a client that is out of files has none for it.
 codecs.lookup("utf-16-le")
+# They make what follows run from right to left, or end that.
+TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
 # Finish reasons with which an engine says that it gave up on the request.
 GAVE_UP = frozenset({"abort", "error"})
@@ -39,6 +44,22 @@ def brief_text(text: str) -> str:
 def joined(text: str) -> str:
     """Surrogate pairs that two JSON chunks split between them become the one character; lone halves become U+FFFD."""
     return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def printable(text: str) -> str:
+    """U+FFFD for what would move a terminal's cursor, colour it or turn its writing round."""
+    if text.isprintable():
+        return text
+    return "".join("\ufffd" if category(one) == "Cc" or one in TURNING else one for one in text)
+
+
+def name_of(value: object) -> str:
+    """A name that a server gives, fit to be kept and printed; a longer one is cut, and says how long it was. Empty
+    where it is no text."""
+    text = text_of(value)
+    if len(text) > MAX_NAME_CHARACTERS:
+        text = f"{text[:MAX_NAME_CHARACTERS]}… ({len(text)} characters)"
+    return printable(joined(text))
 
 
 def outcome_of_code(code: object, reason: str) -> Outcome:
@@ -204,7 +225,7 @@ class Answer:
         if "metrics" in document:
             self.metrics = mapping(document["metrics"]) or self.metrics
         if "system_fingerprint" in document:
-            self.fingerprint = text_of(document["system_fingerprint"]) or self.fingerprint
+            self.fingerprint = name_of(document["system_fingerprint"]) or self.fingerprint
         if "prompt_token_ids" in document:
             self._count_prompt_ids(document)
         return visible
@@ -219,7 +240,7 @@ class Answer:
         if isinstance(message, dict) and (len(message) > 1 or "content" not in message):
             seen |= self._take_other(message)
         if (reason := choice.get("finish_reason")) is not None:
-            self.finish_reason = text_of(reason) or self.finish_reason
+            self.finish_reason = name_of(reason) or self.finish_reason
         if isinstance(ids := choice.get("token_ids"), list):
             self.token_ids = None if self.token_ids is None else self.token_ids + len(ids)
         elif seen:

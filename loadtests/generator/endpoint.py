@@ -20,12 +20,23 @@ KEY = "[key]"
 
 def normalise(base_url: str) -> str:
     """The address with its API version: ``http://host:8000``, ``…/`` and ``…/v1`` all become ``http://host:8000/v1``."""
-    parts = urlsplit(base_url)
+    try:
+        parts = urlsplit(base_url)
+        port = parts.port
+        # As it is looked up: with a label that is too long it can't be.
+        (parts.hostname or "").encode("idna")
+    except ValueError:
+        shown = address_without_credentials(base_url)
+        raise ValueError(
+            f"the base URL needs a host and a port from 1 to 65535, and [ ] around an IPv6 address: {shown!r}"
+        ) from None
     if parts.scheme not in PORTS or not parts.hostname:
         # Somebody's password may stand where the host should.
         shown = address_without_credentials(base_url)
         raise ValueError(f"the base URL must start with http:// or https:// and name a host: {shown!r}")
-    if parts.username or parts.password or parts.query or parts.fragment:
+    if port == 0:
+        raise ValueError("nothing can be reached at port 0: give the base URL a port from 1 to 65535")
+    if "@" in parts.netloc or parts.query or parts.fragment:
         # It is written into the manifest, so it may carry no secret.
         raise ValueError("the base URL must carry no user name, password, query or fragment")
     if not base_url.isascii() or any(one.isspace() for one in base_url):

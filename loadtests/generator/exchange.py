@@ -80,8 +80,8 @@ async def converse(exchange: Exchange, way: Way, clock: Clock) -> None:
     except (OSError, BadAnswer, EventTooLong) as error:
         broken(exchange, error)
     except Exception as error:
-        exchange.client_fault = f"{BROKE}: {type(error).__name__}: {error}"
-        exchange.outcome = Outcome("failed", brief_text(exchange.client_fault))
+        exchange.client_fault = brief_text(f"{BROKE}: {type(error).__name__}: {error}")
+        exchange.outcome = Outcome("failed", exchange.client_fault)
     finally:
         exchange.ended_ns = exchange.ended_ns or clock.now()
 

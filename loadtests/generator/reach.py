@@ -3,7 +3,7 @@
 import asyncio
 from dataclasses import dataclass
 
-from loadtests.generator.answer import entries, mapping, parse
+from loadtests.generator.answer import entries, mapping, name_of, parse, text_of
 from loadtests.generator.endpoint import Endpoint, describe
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
 from loadtests.generator.way import Way, request_of
@@ -56,5 +56,5 @@ def told_by(answer: ShortAnswer) -> Reached:
     if not isinstance(listed, list):
         return Reached(None)
     cards = entries(listed)
-    tells = any(str(card.get("owned_by")) in TELL_TOKEN_IDS for card in cards)
-    return Reached(tuple(str(card["id"]) for card in cards if "id" in card), tells)
+    tells = any(text_of(card.get("owned_by")) in TELL_TOKEN_IDS for card in cards)
+    return Reached(tuple(name for card in cards if (name := name_of(card.get("id")))), tells)

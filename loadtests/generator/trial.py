@@ -22,6 +22,7 @@ from loadtests.generator.answer import (
     count_of,
     counts_of,
     milliseconds_of,
+    printable,
 )
 from loadtests.generator.endpoint import Endpoint
 from loadtests.generator.exchange import Clock, Exchange, converse
@@ -39,6 +40,8 @@ LEAD_NS = 50_000_000
 ROUNDED_S = 0.002
 SERVER_ENDED = Outcome("failed", "the server's process had ended before this request was to leave")
 LONGEST_KEY = 256
+# The end of the finding on a trial with a think time.
+THOUGHT = "the answer before them: fit for exploring alone"
 NO_TURN = "its turn did not come: the answer before it was late, or never came"
 
 
@@ -244,7 +247,8 @@ class Trial:
         if exchange.outcome is None or exchange.outcome.error is None:
             return None
         said = without_cut_end(self.endpoint.without_key(exchange.outcome.error))
-        return without_prompt(said, (message.content for message in one.traffic_row.messages))[:MAX_ERROR_CHARACTERS]
+        left = without_prompt(said, (message.content for message in one.traffic_row.messages))
+        return printable(left[:MAX_ERROR_CHARACTERS])
 
     def findings(self) -> list[str]:
         found: Counter[str] = Counter()
@@ -254,7 +258,7 @@ class Trial:
         counted = [f"{count} requests: {text}" for text, count in sorted(found.items())]
         if self.think_s is None:
             return counted
-        return [*counted, f"later turns left {self.think_s:g} s after the answer before them: fit for exploring alone"]
+        return [*counted, f"later turns left {self.think_s:g} s after {THOUGHT}"]
 
 
 def next_turns(planned: Sequence[PlannedRequest]) -> dict[int, int]:
@@ -399,5 +403,5 @@ async def warm_up(
         await end_tasks(*tasks)
     outcomes = [exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s") for exchange in exchanges]
     said = (f"{one.status}: {one.error}" for one in outcomes if one.status != "completed")
-    errors = [endpoint.without_key(one)[:MAX_ERROR_CHARACTERS] for one in said]
+    errors = [printable(endpoint.without_key(one)[:MAX_ERROR_CHARACTERS]) for one in said]
     return WarmUp(len(outcomes), len(outcomes) - len(errors), errors)

@@ -140,3 +140,26 @@ def test_whatever_a_server_sends_there_is_one_status(documents: list[Any]) -> No
 
 def test_json_nested_beyond_reason_is_no_json() -> None:
     assert heard("[" * 100_000).conclude().status == "failed"
+
+
+@pytest.mark.parametrize(
+    ("told", "kept"),
+    [
+        ("stop", "stop"),
+        ("\udfff", "\ufffd"),
+        ("\ud83d\ude00", "😀"),
+        ("a\x1b[31mb\x07\x9b", "a\ufffd[31mb\ufffd\ufffd"),
+        ("ab\u202edc", "ab\ufffddc"),
+        ("長い 名前", "長い 名前"),
+        ("q" * 1_000_000, "q" * 300 + "… (1000000 characters)"),
+    ],
+)
+def test_a_name_that_a_server_gives_can_be_kept_and_printed(told: str, kept: str) -> None:
+    answer = heard({"choices": [{"finish_reason": told}], "system_fingerprint": told})
+    assert (answer.finish_reason, answer.fingerprint) == (kept, kept)
+    kept.encode()
+
+
+def test_text_in_halves_of_characters_has_its_hash() -> None:
+    answer = heard({"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"function": {"name": "\ud800"}}]}}]})
+    assert answer.output_sha256 == sha256("\ufffd".encode() + '[{"arguments":"","name":"\ufffd"}]'.encode()).hexdigest()

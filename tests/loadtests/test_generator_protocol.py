@@ -3,6 +3,7 @@
 import json
 import ssl
 import subprocess
+import time
 from collections.abc import Callable, Iterable
 from dataclasses import replace
 from hashlib import sha256
@@ -17,7 +18,7 @@ from hypothesis import strategies as st
 
 from loadtests.evidence.summary import summarise
 from loadtests.generator import APIS, Endpoint, Reached, Unreachable, reach, run_trial
-from loadtests.generator.answer import Answer
+from loadtests.generator.answer import Answer, Outcome
 from loadtests.generator.exchange import Clock, Exchange, Listening, broken
 from loadtests.generator.hearing import Hearing, only_event
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
@@ -155,6 +156,23 @@ def test_no_run_of_a_prompt_is_left(prompt: str, before: str, after: str) -> Non
 )
 def test_only_what_repeats_the_prompt_is_taken_out(text: str, left: str) -> None:
     assert without_prompt(text, ["short", SECRET]) == left
+
+
+@pytest.mark.parametrize(
+    ("location", "said"),
+    [
+        (b"http://user:hunter2@h/x", "redirect to http://h/x, not followed"),
+        # It took seconds, within the loop, to look for a password in this.
+        (b"//" + b":" * 30_000, "redirect to an address of 30002 characters, not followed"),
+        # Nor is it cut: the end of its password would be gone, and nobody could tell that it is one.
+        (b"http://user:" + b"hunter2" * 100 + b"@h/x", "redirect to an address of 716 characters, not followed"),
+    ],
+)
+def test_where_a_redirect_points_to(location: bytes, said: str) -> None:
+    began = time.perf_counter()
+    ended_in = heard([b"HTTP/1.1 307 X\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"])["ended_in"]
+    assert ended_in == Outcome("refused", f"HTTP 307 X: {said}")
+    assert time.perf_counter() - began < 1
 
 
 def answer_bytes(hostile: ModuleType) -> bytes:

@@ -342,6 +342,23 @@ def test_addresses_that_are_refused(address: str) -> None:
     assert "secret" not in str(refused.value)
 
 
+@pytest.mark.parametrize(
+    ("address", "sentence"),
+    [
+        ("http://127.0.0.1:99999", "needs a host and a port from 1 to 65535"),
+        ("http://h:port", "needs a host and a port from 1 to 65535"),
+        (f"http://{'a' * 70}.example/", "needs a host and a port"),
+        ("http://h:0", "nothing can be reached at port 0"),
+        ("http://[::1", r"\[ \] around an IPv6 address"),
+        ("http://:@host/", "must carry no user name, password"),
+        ("http://@host/", "must carry no user name, password"),
+    ],
+)
+def test_addresses_that_name_no_place_are_refused(address: str, sentence: str) -> None:
+    with pytest.raises(ValueError, match=sentence):
+        Endpoint(address, "m")
+
+
 def test_the_documentation_names_every_status() -> None:
     told = (Path(__file__).parents[2] / "docs" / "client.md").read_text(encoding="utf-8")
     assert [one for one in STATUSES if f"| `{one}` |" not in told] == []

@@ -1,6 +1,7 @@
 """``draftproof replay`` from end to end, against a server in another process."""
 
 import asyncio
+import errno
 import json
 import os
 import signal
@@ -17,8 +18,11 @@ from click.testing import CliRunner, Result
 
 from config.cli import main
 from loadtests.canonical import digest
+from loadtests.commands.replay import held, with_lateness
 from loadtests.evidence.manifest import document_of
 from loadtests.evidence.records import read_records
+from loadtests.evidence.store import write_durably
+from loadtests.generator import TrialRun
 from loadtests.traffic.rows import Row
 
 Rows = Callable[..., Row]
@@ -137,6 +141,10 @@ def test_a_model_that_the_server_lacks_is_warned_of(
         (["--patience", "0.2:500"], "patience.after_s: after 500 s nobody can give up"),
         (["--no-stream", "--first-token-deadline", "1", "--completion-deadline", "2"], "tells no first token"),
         (["--processes", "2", "--max-concurrency", "3"], "--max-concurrency needs one client process"),
+        (["--think-time", "-1"], "--think-time -1 is no time: give seconds from 0"),
+        (["--think-time", "nan"], "--think-time nan is no time"),
+        (["--think-time", "inf"], "--think-time inf is no time"),
+        (["--base-url", "http://127.0.0.1:99999"], "a port from 1 to 65535"),
         (["--processes", "2", "--think-time", "3"], "--think-time needs one client process"),
         (["--format", "azure"], "traffic.jsonl"),
         (["--base-url", "nowhere"], "the base URL must start with http:// or https://"),
@@ -398,3 +406,113 @@ def test_a_server_that_knows_no_address_is_no_success(traffic: Callable[..., Pat
     assert list(said["errors"].values()) == [2]
     assert "HTTP 404" in next(iter(said["errors"]))
     assert read_records(tmp_path / "out" / "records.parquet").num_rows == 2
+
+
+def out_in_a_file(tmp_path: Path) -> Path:
+    (tmp_path / "file").write_text("")
+    return tmp_path / "file" / "out"
+
+
+def out_behind_a_dangling_link(tmp_path: Path) -> Path:
+    (tmp_path / "link").symlink_to(tmp_path / "nowhere")
+    return tmp_path / "link"
+
+
+def out_with_too_long_a_name(tmp_path: Path) -> Path:
+    return tmp_path / "new" / ("n" * 300)
+
+
+def out_that_is_no_text(tmp_path: Path) -> Path:
+    return tmp_path / os.fsdecode(b"o\xff")
+
+
+@pytest.mark.parametrize(
+    ("place", "sentence"),
+    [
+        (out_in_a_file, "nothing was sent: no evidence could be written to"),
+        (out_behind_a_dangling_link, "is there and is no directory"),
+        (out_with_too_long_a_name, "nothing was sent: no evidence could be written to"),
+        (out_that_is_no_text, "--out is no valid UTF-8"),
+    ],
+)
+def test_a_place_that_holds_no_evidence_is_refused_before_anything_is_sent(
+    traffic: Callable[..., Path], tmp_path: Path, place: Callable[[Path], Path], sentence: str
+) -> None:
+    # Nobody is there to answer: whoever sent something would say so, with exit status 3.
+    result = replay(traffic(["plain-answer"]), "http://127.0.0.1:1", place(tmp_path))
+    assert result.exit_code == 2, result.output
+    assert sentence in result.stderr
+    assert not (tmp_path / "new").exists()
+
+
+def test_a_model_that_is_no_text_is_refused(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    result = replay(traffic(["plain-answer"]), "http://127.0.0.1:1", tmp_path / "out", "--model", "m\udcff")
+    assert result.exit_code == 2
+    assert "--model is no valid UTF-8" in result.stderr
+
+
+def test_a_directory_that_another_run_writes_to_is_refused(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    with held(tmp_path / "out"):
+        result = replay(traffic(["plain-answer"]), "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert "is being written to by another run" in result.stderr
+
+
+def test_a_full_disk_costs_no_summary_and_leaves_nothing_that_looks_whole(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def write(path: Path, content: bytes) -> None:
+        if path.name == "manifest.json":
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+        write_durably(path, content)
+
+    monkeypatch.setattr("loadtests.commands.replay.write_durably", write)
+    result = replay(traffic(["plain-answer"]), server_process.base_url, tmp_path / "out")
+    assert result.exit_code == 6
+    summary = json.loads(result.stdout)
+    assert (summary["statuses"]["completed"], summary["out"], summary["manifest_sha256"]) == (1, None, None)
+    assert f"could not be written to {tmp_path / 'out'} (No space left on device)" in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize(("late_ms", "found"), [(50.0, 0), (1033.0, 1)])
+def test_a_client_that_was_late_is_a_finding(late_ms: float, found: int) -> None:
+    lag = dict.fromkeys(("p50", "p90", "p99", "max"), late_ms)
+    trial = TrialRun([], 0, 1.0, 1.0, stopped=False, lag_ms=lag, fingerprints={}, findings=[])
+    findings = with_lateness(trial).findings
+    assert len(findings) == found
+    assert all("its lag p99 was 1033 ms, above 50 ms" in one for one in findings)
+
+
+def test_a_server_with_strange_names_costs_nothing(traffic: Callable[..., Path], tmp_path: Path) -> None:
+    with ThreadingHTTPServer(("127.0.0.1", 0), StrangeNames) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        result = replay(traffic(["plain-answer"]), f"http://127.0.0.1:{server.server_port}", tmp_path / "out")
+        server.shutdown()
+    assert result.exit_code == 0, result.output
+    assert "the server's models: \ufffd[31mred\ufffd, \ufffd, 0, 1, 2, 3, 4, 5, 6, 7 and 42 more" in result.stderr
+    records = read_records(tmp_path / "out" / "records.parquet")
+    assert records["finish_reason"].to_pylist() == ["\ufffd"]
+    assert records["fingerprint"].to_pylist() == ["x" * 300 + "… (2000000 characters)"]
+
+
+class StrangeNames(BaseHTTPRequestHandler):
+    def do_GET(self) -> None:
+        names = ["\x1b[31mred\x07", "\ud800", *map(str, range(50))]
+        self.answer(json.dumps({"data": [{"id": one} for one in names]}))
+
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        said = {"delta": {"content": "\ud83d"}, "finish_reason": "\udfff"}
+        chunk = {"choices": [said], "system_fingerprint": "x" * 2_000_000}
+        self.answer(f"data: {json.dumps(chunk)}\n\ndata: [DONE]\n\n", "text/event-stream")
+
+    def answer(self, text: str, kind: str = "application/json") -> None:
+        self.send_response(200)
+        self.send_header("Content-Type", kind)
+        self.send_header("Content-Length", str(len(text)))
+        self.end_headers()
+        self.wfile.write(text.encode())
+
+    def log_message(self, *_: object) -> None:
+        pass

@@ -249,3 +249,70 @@ def test_no_address_anywhere_is_asked_for(first: Path, part: Path, tmp_path: Pat
     (first / "manifest.json").write_text(json.dumps(document | {"base_url": None}))
     ran = draftproof("rerun", first / "manifest.json", "--rows", part, "--out", tmp_path / "again")
     assert (ran.exit_code, "say which with --base-url" in ran.output) == (2, True)
+
+
+def forged(field: int, value: object) -> Callable[[Any], None]:
+    def change(plan: Any) -> None:
+        plan["requests"][1][field] = value
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (forged(1, -40), "plan.json: requests.1.row must be a row's index from 0, not -40"),
+        (forged(1, "x"), 'plan.json: requests.1.row must be a row\'s index from 0, not "x"'),
+        (forged(0, "r-00000"), "plan.json: requests.1.request_id is 'r-00000', which 0 has already"),
+        (forged(2, None), "plan.json: requests.1.row_sha256 must be a SHA-256, not null"),
+        (
+            forged(3, -(10**12)),
+            "plan.json: requests.1.planned_ns must be a time of the level's, in whole ns, not -1000000",
+        ),
+        (forged(3, 10**25), "plan.json: requests.1.planned_ns must be a time of the level's, in whole ns"),
+        (forged(4, -1), "plan.json: requests.1.give_up_ns must be a time in whole ns, or null, not -1"),
+        (
+            lambda plan: plan["requests"].__setitem__(0, ["a"]),
+            "plan.json: requests.0 must be a list of request_id, row",
+        ),
+        (lambda plan: plan.update(requests=None), "plan.json is no plan: requests is no list, or empty"),
+        (lambda plan: plan.pop("requests"), "plan.json is no plan: requests is no list, or empty"),
+    ],
+)
+def test_a_plan_that_no_plan_can_be_is_refused(
+    first: Path, part: Path, recorder: tuple[Recorder, str], tmp_path: Path, change: Callable[[Any], None], said: str
+) -> None:
+    recorder[0].taken()
+    plan = json.loads((first / "plan.json").read_bytes())
+    change(plan)
+    content = json.dumps(plan).encode()
+    (first / "plan.json").write_bytes(content)
+    manifest = json.loads((first / "manifest.json").read_bytes())
+    manifest["digests"]["plan"] = sha256(content).hexdigest()
+    (first / "manifest.json").write_text(json.dumps(manifest))
+    ran = draftproof("rerun", first / "manifest.json", "--rows", part, "--out", tmp_path / "again")
+    assert (ran.exit_code, said in ran.output) == (2, True), ran.output
+    assert recorder[0].received == []
+
+
+def test_a_level_that_is_none_is_refused(first: Path, part: Path, tmp_path: Path) -> None:
+    document = json.loads((first / "manifest.json").read_bytes())
+    (first / "manifest.json").write_text(json.dumps(document | {"level": {"x": 1}}))
+    ran = draftproof("rerun", first / "manifest.json", "--rows", part, "--out", tmp_path / "again")
+    assert (ran.exit_code, "manifest.json: level.name: Field required" in ran.output) == (2, True), ran.output
+
+
+def test_a_trial_with_a_think_time_is_not_run_at_other_times(
+    part: Path, recorder: tuple[Recorder, str], tmp_path: Path
+) -> None:
+    asked = ["--traffic", part, "--base-url", recorder[1], "--model", "m", "--arrival", "constant", "--rate", "50"]
+    ran = draftproof("replay", *asked, "--think-time", "0.1", "--out", tmp_path / "thought")
+    assert ran.exit_code == 0, ran.output
+    ran = draftproof("rerun", tmp_path / "thought" / "manifest.json", "--rows", part, "--out", tmp_path / "again")
+    assert (ran.exit_code, "can't be run again at its times" in ran.output) == (2, True), ran.output
+
+
+def test_a_bundle_that_is_none_is_refused_before_anything_is_sent(first: Path, part: Path, tmp_path: Path) -> None:
+    asked = ["--rows", part, "--out", tmp_path / "again", "--base-url", "https://127.0.0.1:1", "--ca-bundle", part]
+    ran = draftproof("rerun", first / "manifest.json", *asked)
+    assert (ran.exit_code, "can't be used" in ran.output) == (2, True), ran.output
