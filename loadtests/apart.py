@@ -19,7 +19,10 @@ class Orphaned(RuntimeError):
 def bound(*, parent: int, seconds: float, memory_bytes: int | None = None) -> None:
     """The kernel ends this process with its parent, and after so long: an expression that runs, or a library, would
     hear no thread, nor a handler of ours. ``memory_bytes`` of address space are all that it gets: beyond them an
-    allocation raises MemoryError. Raises Orphaned where it is too late already."""
+    allocation raises MemoryError. Raises Orphaned where it is too late already, and ValueError for no time at all: the
+    kernel takes an alarm in 0 s for none."""
+    if not 0 < seconds < math.inf:
+        raise ValueError(f"{seconds} s is no limit: say a number of seconds above 0")
     signal.alarm(math.ceil(seconds))
     if sys.platform == "linux":
         ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)

@@ -64,8 +64,12 @@ def listed(document: dict[str, Any], field: str) -> list[dict[str, Any]]:
 def read_yaml(path: Path) -> dict[str, Any]:
     try:
         document = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise Unusable(f"{path} can't be read: {error.strerror}") from None
     except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
         raise Unusable(f"{path} is neither YAML nor JSON: {error}") from None
+    except RecursionError:
+        raise Unusable(f"{path} is nested too deeply to be a brief or a setting") from None
     if not isinstance(document, dict):
         raise Unusable(f"{path} is a mapping of fields, or it is nothing that can be compiled")
     return document

@@ -38,8 +38,12 @@ def import_evidence_command(file: Path, format_: str, out: Path, bounds: tuple[i
         bound(parent=bounds[0], seconds=bounds[1], memory_bytes=bounds[2])
     try:
         summary = import_evidence(file, out, format_)
-    except (EvidenceRefused, OSError) as error:
+    except EvidenceRefused as error:
         raise Refused(str(error)) from None
+    except OSError as error:
+        # A full disk names no file of its own. Where a web process waits, a page shows this: no paths of ours.
+        where = "the disk failed" if bounds else error.filename or f"{file} could not be imported into {out}"
+        raise Refused(f"{where}: {error.strerror or error}") from None
     except MemoryError:
         raise OutOfMemory("memory is too short to read it") from None
     click.echo(json.dumps(summary, indent=2, ensure_ascii=False))

@@ -1,7 +1,7 @@
 import logging
 from collections.abc import Collection
 
-from django.db.models import F
+from django.db.models import F, QuerySet
 from django.utils import timezone
 
 from loadtests import journal
@@ -61,14 +61,24 @@ def failed(wanted: Removal, trouble: str) -> None:
 
 
 def without_rows(digest: str) -> list[TrafficSet]:
-    """The sets whose text was deleted and of which this was the last file."""
+    """The sets whose text was deleted and of which this was the last file. One that a
+    set with text needs too is none."""
     sets = TrafficSet.objects.filter(parts__digest=digest).exclude(text_deleted_at=None).defer("statistics")
-    return [one for one in sets.order_by("pk") if not still_kept(one)]
+    return [one for one in sets.order_by("pk") if not (still_kept(one) or held_for_others(one))]
 
 
 def still_kept(traffic_set: TrafficSet) -> list[Removal]:
-    """What is left of the text of a set from which it was deleted: empty once it is gone."""
+    """What is to be removed of the text of a set from which it was deleted, and is still there."""
     if not traffic_set.text_deleted_at:
         return []
-    parts = TrafficPart.objects.filter(set=traffic_set).values("digest")
-    return list(Removal.objects.filter(digest__in=parts).order_by("pk"))
+    return list(Removal.objects.filter(digest__in=digests_of(traffic_set)).order_by("pk"))
+
+
+def held_for_others(traffic_set: TrafficSet) -> bool:
+    """Whether a set whose text is kept needs a file of this one too: it stays, and is not asked to be removed."""
+    others = TrafficPart.objects.filter(digest__in=digests_of(traffic_set), set__text_deleted_at=None)
+    return others.exclude(set=traffic_set).exists()
+
+
+def digests_of(traffic_set: TrafficSet) -> QuerySet[TrafficPart, str]:
+    return TrafficPart.objects.filter(set=traffic_set).values_list("digest", flat=True)

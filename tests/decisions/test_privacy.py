@@ -169,8 +169,15 @@ def test_a_part_that_another_set_shares_stays_until_that_one_lets_go_too(
     assert store.has(part.digest)
     with pytest.raises(Refused, match="deleted on"):
         read_part(part=part, purpose="tuning", brief_digest="c" * 64, reader="boot 1", actor="worker")
+    assert told_removed() == []
     delete_text(traffic_set=other, by=operator, reason=REASON)
     assert not store.has(part.digest)
+    assert told_removed() == [f"traffic set {traffic.pk}", f"traffic set {other.pk}"]
+
+
+def told_removed() -> list[str]:
+    events = Event.objects.filter(kind="traffic-text-removed").order_by("pk")
+    return [one.subject for one in events]
 
 
 def test_lengths_have_no_text_to_delete(traffic: TrafficSet, operator: Account) -> None:

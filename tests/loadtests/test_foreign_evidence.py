@@ -613,6 +613,10 @@ def test_a_failure_half_way_leaves_nothing(tmp_path: Path, monkeypatch: pytest.M
     monkeypatch.setattr(edge, "manifest_content", full)
     with pytest.raises(OSError, match="No space"):
         import_evidence(tmp_path / "result.json", tmp_path / "out")
+    command = ["import-evidence", str(tmp_path / "result.json"), "--out", str(tmp_path / "out")]
+    refused = CliRunner().invoke(main, command)
+    said = f"{tmp_path / 'result.json'} could not be imported into {tmp_path / 'out'}: No space left on device"
+    assert (refused.exit_code, said in refused.stderr) == (2, True), refused.stderr
     assert [one.name for one in tmp_path.iterdir()] == ["result.json"]
 
 

@@ -236,3 +236,11 @@ def test_what_the_command_cant_read_is_said(setting: str, brief: str, tmp_path: 
     for words, result in said.items():
         assert result.exit_code == 2
         assert words in " ".join(result.stderr.split())
+
+
+def test_a_file_that_cant_be_read_is_refused(tmp_path: Path) -> None:
+    deep = tmp_path / "deep.json"
+    deep.write_text("[" * 5_000 + "]" * 5_000, encoding="utf-8")
+    for path, why in ((deep, "is nested too deeply"), (Path("/proc/self/mem"), "can't be read: Input/output error")):
+        result = run("--engine", "vllm", "--speculative", str(path), "--max-num-seqs", "8")
+        assert (result.exit_code, f"{path} {why}" in result.stderr) == (2, True), result.stderr

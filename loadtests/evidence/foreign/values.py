@@ -41,8 +41,11 @@ def clean(text: str, limit: int = LONGEST_TEXT) -> str:
 
 
 def address(raw: object) -> str | None:
-    """A server's address without user, password, query and fragment; None where it is no text."""
-    return clean(address_without_credentials(raw)) or None if isinstance(raw, str) else None
+    """A server's address without user, password, query and fragment; None where it is no text, or too long for an
+    address: cut, it could end before the @ that tells a password."""
+    if not isinstance(raw, str) or len(raw) > ROOM * LONGEST_TEXT:
+        return None
+    return clean(address_without_credentials(raw)) or None
 
 
 def spelt(path: tuple[Key, ...]) -> str:
