@@ -124,13 +124,29 @@ def compare(
     on. Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 4 INVALID; 2 when the evidence can't be judged, with the reason,
     and nothing on standard output.
     """
-    brief, content = brief_in(brief_path)
-    try:
-        name, boots = arms_in(brief, baseline, candidate, control_of, control, nominee)
-        trials = evidence_in(brief, boots)
-        evidence = [one.manifest_sha256 for boot in boots for one in boot.trials]
-        document = verdict_content(content, name, trials, evidence, code=rules)
-    except (UnusableEvidence, ValueError) as error:
-        raise Unusable(str(error)) from None
+    document = judged(brief_path, (baseline, candidate, control_of, control), nominee, rules)
     click.echo(document)
     context.exit(EXIT[json.loads(document)["verdict"]])
+
+
+def judged(
+    path: Path,
+    arms: tuple[Sequence[Path], Sequence[Path], Sequence[Path], Sequence[Path]],
+    nominee: str | None,
+    rules: str,
+) -> bytes:
+    """Raises Unusable for whatever goes wrong: the status of an uncaught error is that of a FAIL."""
+    try:
+        brief, content = brief_in(path)
+        name, boots = arms_in(brief, *arms, nominee)
+        trials = evidence_in(brief, boots)
+        evidence = [one.manifest_sha256 for boot in boots for one in boot.trials]
+        return verdict_content(content, name, trials, evidence, code=rules)
+    except Unusable:
+        raise
+    except (UnusableEvidence, ValueError) as error:
+        raise Unusable(str(error)) from None
+    except Exception as error:
+        raise Unusable(
+            f"nothing was judged, because of an error of this program: {type(error).__name__}: {error}"
+        ) from error

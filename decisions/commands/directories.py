@@ -84,11 +84,20 @@ def check_pairs(baseline: Sequence[Boot], other: Sequence[Boot], names: tuple[st
 
 
 def check_once(boots: Sequence[Boot]) -> None:
+    """Another manifest makes no other trial of the same records. Two of which nothing was sent, their engine having
+    died before them, may well agree."""
     seen: dict[str, Path] = {}
     for trial in (one for boot in boots for one in boot.trials):
-        if trial.manifest_sha256 in seen:
-            raise UnusableEvidence(f"{trial.path} is the same trial as {seen[trial.manifest_sha256]}: name it once")
-        seen[trial.manifest_sha256] = trial.path
+        records = [trial.manifest.digests.records] if anything_sent(trial) else []
+        for told in (trial.manifest_sha256, *records):
+            if told in seen:
+                raise UnusableEvidence(f"{trial.path} is the same trial as {seen[told]}: name it once")
+            seen[told] = trial.path
+
+
+def anything_sent(trial: KeptTrial) -> bool:
+    sent = trial.records.column("sent_ns")
+    return bool(len(sent) > sent.null_count)
 
 
 def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
@@ -160,7 +169,14 @@ def boot_evidence(brief: Brief, boot: Boot, start_ns: int | None) -> Iterator[Tr
         if level.name in levels:
             raise UnusableEvidence(f"{trial.path}: a boot has one trial at level {level.name}, and this is the second")
         levels.add(level.name)
-        yield trial_evidence(brief, boot, trial, level, times)
+        try:
+            yield trial_evidence(brief, boot, trial, level, times)
+        except UnusableEvidence:
+            raise
+        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+            raise UnusableEvidence(
+                f"{trial.path} can't be read as evidence: {type(error).__name__}: {error}"
+            ) from error
 
 
 def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, times: tuple[int, int]) -> TrialEvidence:
@@ -172,7 +188,7 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
     return TrialEvidence(
         trial=f"{place.name}/{level.name}",
         boot=place.name,
-        server=server_of(boot),
+        server=server_of(trial, place),
         purpose=place.purpose,
         pair=place.pair,
         arm=place.arm,
@@ -190,7 +206,7 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
         kv_cache_tokens=kv_cache_tokens(manifest),
         boot_started_ns=times[0],
         boot_stopped_ns=times[1],
-        neighbour_cpu_share=manifest.neighbour_cpu_share,
+        neighbour_cpu_share=neighbour_share(trial),
         warm_up_planned=manifest.warm_up.planned if manifest.warm_up else 0,
         warm_up_completed=manifest.warm_up.completed if manifest.warm_up else 0,
         died=boot.died,
@@ -201,10 +217,20 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
     )
 
 
-def server_of(boot: Boot) -> str:
-    told = {str(one.manifest.engine["server_id"]) for one in boot.trials if one.manifest.engine.get("server_id")}
-    # Two identities in one boot are for the check on fresh servers to find.
-    return " and ".join(sorted(told)) if told else f"{UNKNOWN_SERVER}{boot.place.name}"
+def server_of(trial: KeptTrial, place: Place) -> str:
+    """As this one trial tells it: two identities in one boot are for the check on fresh servers to find."""
+    told = trial.manifest.engine.get("server_id")
+    return str(told) if told else f"{UNKNOWN_SERVER}{place.name}"
+
+
+def neighbour_share(trial: KeptTrial) -> float | None:
+    """Raises UnusableEvidence for what can't be a share: it would count as a quiet machine."""
+    told = trial.manifest.neighbour_cpu_share
+    if told is not None and not 0 <= told <= 1:
+        raise UnusableEvidence(
+            f"{trial.path / MANIFEST}: neighbour_cpu_share: {told:g} is no share of the machine, from 0 to 1"
+        )
+    return told
 
 
 def kv_cache_tokens(manifest: Manifest) -> int | None:

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 
 import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
+from yaml.composer import ComposerError
 from yaml.constructor import ConstructorError
 
 from decisions.rules.preflight import method_refusals, refusals
@@ -448,6 +449,20 @@ class Loader(yaml.SafeLoader):
             kind = node.tag.rsplit(":", 1)[-1]
             raise ConstructorError(None, None, f"{words} can't be read as {kind}", node.start_mark) from error
 
+    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
+        """A key that stands twice is refused: PyYAML alone lets the last one win, unseen."""
+        node: yaml.MappingNode = super().compose_mapping_node(anchor)
+        lines: dict[tuple[str, str], int] = {}
+        for key, _ in node.value:
+            if not isinstance(key, yaml.ScalarNode):
+                continue
+            named = key.tag, key.value
+            if named in lines:
+                said = f"the key {key.value[:60]!r} stands twice in one mapping, first in line {lines[named]}"
+                raise ComposerError(None, None, said, key.start_mark)
+            lines[named] = key.start_mark.line + 1
+        return node
+
     def flatten_mapping(self, node: yaml.MappingNode) -> None:
         """Merges within merges grow without bound."""
         for key, value in node.value:
@@ -460,7 +475,8 @@ class Loader(yaml.SafeLoader):
 
 def read_brief(text: str) -> Brief:
     """A brief from YAML or JSON text (JSON is YAML). A candidate may also be written as a whole ``configuration``:
-    it is then held against the baseline, and any difference besides the speculative setting is refused."""
+    it is then held against the baseline, and any difference besides the speculative setting is refused. So is a
+    ``speculative`` beside it that differs from the configuration's."""
     if len(text.encode("utf-8", "surrogatepass")) > LONGEST_SOURCE:
         raise BadBrief([f"the brief is longer than {LONGEST_SOURCE // 1000} kB"])
     document = read_yaml(text)
@@ -519,12 +535,15 @@ def reduce_candidate(candidate: Any, baseline: Any) -> Any:
     try:
         base = Configuration.model_validate(baseline)
         whole = Configuration.model_validate(candidate["configuration"])
+        setting = candidate.get("speculative") and Speculative.model_validate(candidate["speculative"])
     except ValidationError as error:
         raise BadBrief(explain(error)) from None
     foreign = foreign_difference(base, whole)
+    name = candidate["name"] if isinstance(candidate.get("name"), str) else "?"
     if foreign:
-        name = candidate.get("name")
-        raise BadBrief([refusal(name if isinstance(name, str) else "?", foreign)])
+        raise BadBrief([refusal(name, foreign)])
+    if "speculative" in candidate and setting != whole.speculative:
+        raise BadBrief([f"candidate {name}: speculative differs from the setting in its configuration: write only one"])
     rest = {key: value for key, value in candidate.items() if key != "configuration"}
     return rest | {"speculative": whole.speculative.model_dump(mode="json") if whole.speculative else None}
 

@@ -96,7 +96,7 @@ def capacity_sentence(brief: Brief, arm: str, found: Capacity, replicas: int | N
     if found.censored:
         said += ", the ladder's top: what it carries beyond isn't known"
     elif found.stopped_at is not None:
-        said += f", and not {quantity(found.stopped_at, UNIT)}"
+        said += f", and {quantity(found.stopped_at, UNIT)} isn't shown"
     if replicas is None:
         return f"{said}."
     return f"{said}; the peak takes {counted(replicas, 'replica')} of it."

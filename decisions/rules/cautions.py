@@ -4,19 +4,37 @@ from collections.abc import Mapping
 from typing import Any
 
 from decisions.rules.brief import Brief
+from decisions.rules.comparison import SIGN_FLIP_GATES_FROM
 from decisions.rules.flagged import flagged
 from decisions.rules.request_counts import NO_TRAFFIC, Traffic, request_counts, too_few
 from decisions.rules.saturation import saturated_before
+from loadtests.statistics.looks import Look
+from loadtests.statistics.pairs import least_sign_flip_p_value
 
 
 def cautions(
     brief: Brief, traffic: Traffic = NO_TRAFFIC, *, earlier: tuple[Brief, Mapping[str, Any]] | None = None
 ) -> list[str]:
-    """A sentence per load level of which the brief asks nothing of its own, per candidate that the engine would run
-    otherwise than it says, per cell that has too few requests for what it must show, and per cell that couldn't tell
-    the arms apart by an ``earlier`` revision's verdict."""
+    """A sentence per look that can't pass, per load level of which the brief asks nothing of its own, per candidate
+    that the engine would run otherwise than it says, per cell that has too few requests for what it must show, and per
+    cell that couldn't tell the arms apart by an ``earlier`` revision's verdict."""
     before = saturated_before(brief, *earlier) if earlier else []
-    return [*unread(brief), *flagged(brief), *too_few(brief, request_counts(brief, traffic)), *before]
+    return [*hopeless(brief), *unread(brief), *flagged(brief), *too_few(brief, request_counts(brief, traffic)), *before]
+
+
+def hopeless(brief: Brief) -> list[str]:
+    """Looks whose alpha the sign-flip test can't reach however large the effect: nothing can be shown there."""
+    return [
+        f"{look_named(brief, look)} can never pass: its tests are at alpha {look.alpha:.4g}, and the sign-flip test, "
+        f"which must agree from {SIGN_FLIP_GATES_FROM} pairs on, gives no p-value below "
+        f"{least_sign_flip_p_value(look.pairs):.3g} with {look.pairs} pairs. Give it more alpha or more pairs."
+        for look in brief.rule.planned_looks
+        if look.pairs >= SIGN_FLIP_GATES_FROM and look.alpha < least_sign_flip_p_value(look.pairs)
+    ]
+
+
+def look_named(brief: Brief, look: Look) -> str:
+    return f"Look {look.number}, after {look.pairs} pairs," if brief.rule.looks > 1 else "The verdict"
 
 
 def unread(brief: Brief) -> list[str]:

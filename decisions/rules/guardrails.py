@@ -89,7 +89,19 @@ def guardrail_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair], *, later
     measure = measure_of(rail)
     comparison = compare(brief, pairs, measure, rail.cell, alpha=brief.rule.alpha)
     fields = compared(comparison, brief) | {"id": rail.id, "kind": rail.kind}
-    return judged(fields, comparison, margin_threshold(measure, rail.limit), brief.rule.alpha, "guardrail")
+    row = judged(fields, comparison, margin_threshold(measure, rail.limit), brief.rule.alpha, "guardrail")
+    told = {one.pair for one in comparison.values}
+    silent = [pair for pair in pairs if pair.number not in told]
+    return untold(row, measure, rail, silent) if silent and measure.of_engine else row
+
+
+def untold(row: Row, measure: Measure, rail: Guardrail, silent: Sequence[Pair]) -> Row:
+    """An engine that died, or didn't tell, may have been worst in just these pairs: the others can't vouch for it."""
+    names = ", ".join(str(pair.number + 1) for pair in silent)
+    lacking = f"pair {names} doesn't" if len(silent) == 1 else f"pairs {names} don't"
+    name = f"{measure.said} {at(rail.cell)}"
+    settles = f"The engine's own figure of {name} in every pair: {lacking} tell it in both arms."
+    return Row({**row.fields, "p_holds": None, "p_sign_flip": None}, row.role, "open", 1.0, settles)
 
 
 def kv_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair]) -> Row:

@@ -24,8 +24,11 @@ from decisions.rules.validity import (
     hit_rate,
     lag_p99_ms,
     matched_tokens,
+    neighbour_share,
     place_of,
+    several_boots,
     token_gap,
+    told_server,
 )
 from decisions.rules.wording import share, signed
 
@@ -130,7 +133,7 @@ def token_line(trial: TrialEvidence) -> Judged:
 
 
 def neighbour_line(trial: TrialEvidence) -> Judged:
-    found = trial.neighbour_cpu_share
+    found = neighbour_share(trial)
     if found is None:
         return None, ("the engine died" if trial.died else UNKNOWN, share(NEIGHBOUR_LIMIT))
     return found <= NEIGHBOUR_LIMIT, (share(found), share(NEIGHBOUR_LIMIT))
@@ -163,10 +166,13 @@ def server_lines(trials: Sequence[TrialEvidence]) -> Basis:
     found = []
     for (purpose, pair, arm), served in arms.items():
         first = served[0]
-        own = len({(one.boot, one.server) for one in served}) == 1 and len(users[first.server]) == 1
+        shared = any(len(users[one.server]) > 1 for one in served)
+        own = None if not all(map(told_server, served)) else True
+        own = False if shared or several_boots(served) else own
         name = f"{purpose.replace('-', ' ')}, pair {pair + 1}, {arm}"
         lasted = (first.boot_stopped_ns - first.boot_started_ns) / 1e9
-        found.append(Line(name, first.boot, first.trial, own, (first.server or UNKNOWN, f"{lasted:,.0f} s")))
+        servers = " and ".join(sorted({one.server for one in served})) or UNKNOWN
+        found.append(Line(name, first.boot, first.trial, own, (servers, f"{lasted:,.0f} s")))
     return Basis(("server", "ran for"), tuple(found))
 
 

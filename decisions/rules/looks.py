@@ -4,7 +4,7 @@ from collections.abc import Collection, Sequence
 
 from decisions.rules.brief import Brief
 from decisions.rules.evidence import TrialEvidence
-from decisions.rules.validity import complete_pairs
+from decisions.rules.validity import complete_pairs, held_out_pairs
 from loadtests.statistics.looks import Look, look_after
 
 # Each is tested at the look's own share of alpha. INCONCLUSIVE goes on by the plan, and so does INVALID: the pair at
@@ -26,6 +26,15 @@ def due(brief: Brief, pairs: int, taken: Collection[int]) -> list[Look]:
 def look_at(brief: Brief, trials: Sequence[TrialEvidence]) -> Look:
     """The look that the complete held-out pairs have reached, or are on the way to."""
     return look_after(brief.rule.planned_looks, complete_pairs(brief, trials))
+
+
+def look_reached(brief: Brief, trials: Sequence[TrialEvidence]) -> Look:
+    """The last look whose own first pairs are all complete; on the way to the first one, the first. What was begun for
+    a later one says nothing before its time: else it would be judged at an alpha that was planned for more pairs."""
+    found = held_out_pairs(brief, trials)
+    complete = set.intersection(*({pair.number for pair in pairs} for pairs in found.values()))
+    looks = brief.rule.planned_looks
+    return next((one for one in reversed(looks) if complete.issuperset(range(one.pairs))), looks[0])
 
 
 def judged_by(brief: Brief, look: Look) -> Brief:

@@ -6,7 +6,7 @@ from typing import Literal
 
 import numpy as np
 
-from decisions.rules.brief import Brief, Guardrail, Outcome
+from decisions.rules.brief import OF_THE_ENGINE, Brief, Guardrail, Outcome
 from decisions.rules.evidence import (
     Bools,
     Floats,
@@ -89,6 +89,11 @@ class Measure:
     @property
     def unit(self) -> str:
         return UNITS.get(self.metric, "share")
+
+    @property
+    def of_engine(self) -> bool:
+        """A trial whose engine died or doesn't tell has no number of these, however bad it was."""
+        return self.metric in OF_THE_ENGINE
 
     @property
     def scale(self) -> Literal["difference", "ratio"]:

@@ -3,7 +3,7 @@
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -21,7 +21,7 @@ from decisions.rules.evidence import (
     matched,
     with_status,
 )
-from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference
+from decisions.rules.noise_floor import FAMILY_WISE, FEWEST_PAIRS, control_difference, control_pairs
 from decisions.rules.wording import at, capitalised, confidence, counted, share, signed
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
 from loadtests.statistics.pairs import t_bounds
@@ -59,25 +59,32 @@ class Check:
         }
 
 
-def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence]) -> list[Check]:
-    """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning for no nominee."""
+def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence], *, later: bool) -> list[Check]:
+    """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning for no nominee.
+
+    ``later``: by the rules from verdict/2 on. The arms' requests must agree in their classes too, and a pair whose
+    prefix cache isn't told, or a share of the machine that can't be one, leaves its check open. So do fewer A/A pairs
+    than planned, and more are evidence that nobody planned.
+    """
     judged = [one for one in trials if one.purpose in ("held-out" if nominee else "tuning", "noise-floor")]
+    control = no_control_difference(brief, judged)
     found = [
         issued(judged),
         client_lag(judged, brief),
         fingerprints(judged, brief, nominee),
         warm_up(judged),
         engine_tokens(judged),
-        neighbours(judged),
-        same_requests(judged, brief),
+        neighbours(judged, later=later),
+        same_requests(judged, brief, ASKED if later else FIRST_ASKED),
         fresh_servers(judged),
         arm_order(judged, brief),
-        no_control_difference(brief, judged),
+        controls_as_planned(control, judged, brief) if later else control,
     ]
     if nominee is None:
         return found
     held_out = held_out_pairs(brief, judged)
-    return [*found, output_length(held_out, brief), prefix_cache(held_out, brief), enough_pairs(judged, brief)]
+    cached = prefix_cache(held_out, brief, later=later)
+    return [*found, output_length(held_out, brief), cached, enough_pairs(judged, brief)]
 
 
 def held_out_pairs(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, list[Pair]]:
@@ -151,9 +158,14 @@ def all_pairs(trials: Iterable[TrialEvidence], brief: Brief) -> list[Pair]:
     return found
 
 
-def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+FIRST_ASKED = ("row", "prompt_sha256", "planned_ns")
+# The class has its own deadline: the same prompt in another class is another request.
+ASKED = (*FIRST_ASKED, "class")
+
+
+def same_requests(trials: Sequence[TrialEvidence], brief: Brief, asked: Sequence[str] = ASKED) -> Check:
     pairs = all_pairs(trials, brief)
-    different = [pair for pair in pairs if not got_the_same(pair)]
+    different = [pair for pair in pairs if not got_the_same(pair, asked)]
     if different:
         said = f"The arms got different requests: {place(different[0].baseline)} against {place(different[0].other)}."
         return Check("same-requests", False, said, len(different), 0, "pairs of trials")
@@ -161,20 +173,16 @@ def same_requests(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
     return Check("same-requests", True, said, 0, 0, "pairs of trials")
 
 
-ASKED = ("row", "prompt_sha256", "planned_ns")
-
-
-def got_the_same(pair: Pair) -> bool:
+def got_the_same(pair: Pair, asked: Sequence[str] = ASKED) -> bool:
     """Whatever the order in which they were written; that of the plan, as a rule, in both."""
-    columns = [(pair.baseline.with_warm_up(one), pair.other.with_warm_up(one)) for one in ASKED]
+    columns = [(pair.baseline.with_warm_up(one), pair.other.with_warm_up(one)) for one in asked]
     same_order = all(len(left) == len(right) and bool((left == right).all()) for left, right in columns)
-    return same_order or requests_of(pair.baseline) == requests_of(pair.other)
+    return same_order or requests_of(pair.baseline, asked) == requests_of(pair.other, asked)
 
 
-def requests_of(trial: TrialEvidence) -> list[tuple[int, str, int]]:
-    rows, prompts, planned_ns = (trial.with_warm_up(one) for one in ASKED)
-    found = zip(rows.tolist(), prompts, planned_ns.tolist(), strict=True)
-    return sorted((row, str(prompt), planned) for row, prompt, planned in found)
+def requests_of(trial: TrialEvidence, asked: Sequence[str]) -> list[tuple[str, ...]]:
+    columns = [trial.with_warm_up(one).tolist() for one in asked]
+    return sorted(tuple(map(str, one)) for one in zip(*columns, strict=True))
 
 
 Place = tuple[str, int, str]
@@ -201,7 +209,7 @@ def fresh_servers(trials: Sequence[TrialEvidence]) -> Check:
 
 def identified(check: Check, trials: Sequence[TrialEvidence]) -> Check:
     """Servers that nobody identified can't be shown to be fresh (from verdict/2 on)."""
-    unknown = {one.server for one in trials if one.server.startswith(UNKNOWN_SERVER)}
+    unknown = {one.server for one in trials if not told_server(one)}
     if check.id != "fresh-server" or not check.ok or not unknown:
         return check
     said = f"Whether each arm had a fresh server is not known: {counted(len(unknown), 'server')} told no identity."
@@ -213,11 +221,16 @@ def arm_name(place_: Place) -> str:
 
 
 def mixed_boots(arms: Mapping[Place, Sequence[TrialEvidence]]) -> list[str]:
-    return [
-        f"More than one boot served {arm_name(one)}."
-        for one, trials in arms.items()
-        if len({(trial.boot, trial.server) for trial in trials}) > 1
-    ]
+    return [f"More than one boot served {arm_name(one)}." for one, trials in arms.items() if several_boots(trials)]
+
+
+def several_boots(trials: Sequence[TrialEvidence]) -> bool:
+    """A trial that doesn't tell its server is for ``identified``."""
+    return len({one.boot for one in trials}) > 1 or len({one.server for one in trials if told_server(one)}) > 1
+
+
+def told_server(trial: TrialEvidence) -> bool:
+    return not trial.server.startswith(UNKNOWN_SERVER)
 
 
 def shared_servers(arms: Mapping[Place, Sequence[TrialEvidence]]) -> list[str]:
@@ -356,9 +369,16 @@ def stopped_by_string(trial: TrialEvidence) -> bool:
     return bool((stopped & np.isnan(trial.with_warm_up("server_decode_ms"))).any())
 
 
-def neighbours(trials: Sequence[TrialEvidence]) -> Check:
-    unknown = [one for one in trials if one.neighbour_cpu_share is None and not one.died]
-    shares = [(one.neighbour_cpu_share, one) for one in trials if one.neighbour_cpu_share is not None]
+def neighbour_share(trial: TrialEvidence) -> float | None:
+    """None where nobody told it, or what was told is negative or no number: that says nothing, least of all quiet."""
+    told = trial.neighbour_cpu_share
+    return told if told is not None and told >= 0 else None
+
+
+def neighbours(trials: Sequence[TrialEvidence], *, later: bool) -> Check:
+    told = [(neighbour_share(one) if later else one.neighbour_cpu_share, one) for one in trials]
+    unknown = [one for found, one in told if found is None and not one.died]
+    shares = [(found, one) for found, one in told if found is not None]
     worst, where = max(shares, key=lambda one: one[0], default=(0.0, None))
     if where is not None and worst > NEIGHBOUR_LIMIT:
         said = f"Something else took {share(worst)} of the machine (limit {share(NEIGHBOUR_LIMIT)}) in {place(where)}."
@@ -382,6 +402,21 @@ def no_control_difference(brief: Brief, trials: Sequence[TrialEvidence]) -> Chec
     return Check("control", not shown, said, p_value, FAMILY_WISE, "p-value")
 
 
+def controls_as_planned(control: Check, trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+    """A difference that is shown, or too few pairs to look for one, is said first."""
+    floor = [one for one in trials if one.purpose == "noise-floor"]
+    planned, complete = brief.rule.noise_floor_pairs, at_every_level(control_pairs(brief, floor))
+    if control.ok is False:
+        return control
+    if strange := unplanned(floor, planned):
+        said = f"Noise-floor trials that the brief didn't plan are among the evidence: {strange}."
+        return Check("control", False, said, complete, planned, "pairs")
+    if control.ok is None or complete == planned:
+        return control
+    said = f"{complete} of {planned} planned A/A pairs are complete, at every level."
+    return Check("control", None, said, complete, planned, "pairs", f"The rest of the planned A/A pairs: {said}")
+
+
 def judged_within(id_: str, what: str, unit: str, values: Sequence[float], limit: float, alpha: float) -> Check:
     """Three answers by the interval over pairs: inside ±limit, shown outside, or not clear."""
     if len(values) < 2:
@@ -400,7 +435,7 @@ def judged_within(id_: str, what: str, unit: str, values: Sequence[float], limit
 def output_length(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
     """Over all levels of a pair together: what a model writes doesn't depend on the load."""
     ratios: dict[int, list[tuple[int, int]]] = {}
-    for pair in (one for found in pairs.values() for one in found):
+    for pair in all_of(pairs):
         ratios.setdefault(pair.number, []).append(matched_tokens(pair))
     totals = [np.sum(one, axis=0) for _, one in sorted(ratios.items())]
     changes = [float(after / before) - 1 for before, after in totals if before > 0 and after > 0]
@@ -419,22 +454,36 @@ def tokens_by_row(trial: TrialEvidence) -> ByRow:
     return by_row(trial, tokens, with_status(trial, "completed") & (tokens != MISSING))
 
 
-def prefix_cache(pairs: Mapping[str, Sequence[Pair]], brief: Brief) -> Check:
+def prefix_cache(pairs: Mapping[str, Sequence[Pair]], brief: Brief, *, later: bool) -> Check:
     if not brief.baseline.arguments.enable_prefix_caching:
         return Check("prefix-cache", True, "Prefix caching is switched off in both arms.", 0, PREFIX_LIMIT, "share")
     totals: dict[int, list[float]] = {}
-    for pair in (one for found in pairs.values() for one in found):
+    for pair in all_of(pairs):
         gap = hit_rate_gap(pair)
         if gap is not None:
             totals.setdefault(pair.number, []).append(gap)
     gaps = [math.fsum(found) / len(found) for _, found in sorted(totals.items())]
     what = "The prefix cache's hit rate, candidate − baseline,"
-    return judged_within("prefix-cache", what, "points", gaps, PREFIX_LIMIT, brief.rule.alpha)
+    found = judged_within("prefix-cache", what, "points", gaps, PREFIX_LIMIT, brief.rule.alpha)
+    silent = [one for one in all_of(pairs) if not died(one) and hit_rate_gap(one) is None]
+    if not (later and found.ok and silent):
+        return found
+    said = f"The prefix cache's hit rate is not known in {counted(len(silent), 'pair')} of trials, "
+    said += f"first beside {place(silent[0].other)}."
+    return replace(found, ok=None, sentence=said, settles=f"The missing figures: {said}")
+
+
+def all_of(pairs: Mapping[str, Sequence[Pair]]) -> list[Pair]:
+    return [one for found in pairs.values() for one in found]
+
+
+def died(pair: Pair) -> bool:
+    return pair.baseline.died or pair.other.died
 
 
 def hit_rate_gap(pair: Pair) -> float | None:
     """None where an arm's engine died or didn't tell."""
-    if pair.baseline.died or pair.other.died:
+    if died(pair):
         return None
     rates = [hit_rate(one) for one in (pair.baseline, pair.other)]
     return None if rates[0] is None or rates[1] is None else rates[1] - rates[0]
@@ -448,27 +497,32 @@ def hit_rate(trial: TrialEvidence) -> float | None:
 
 def enough_pairs(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
     held_out = [one for one in trials if one.purpose == "held-out"]
-    places = Counter((one.pair, one.arm, one.level) for one in held_out)
     complete = complete_pairs(brief, held_out)
     planned = brief.rule.pairs
-    surplus = sorted({pair for pair, _, _ in places if pair is None or pair >= planned}, key=str)
-    twice = [one for one, count in places.items() if count > 1]
-    if surplus or twice:
-        said = f"Held-out trials that the brief didn't plan are among the evidence: {unplanned(surplus, twice)}."
+    if strange := unplanned(held_out, planned):
+        said = f"Held-out trials that the brief didn't plan are among the evidence: {strange}."
         return Check("pairs", False, said, complete, planned, "pairs")
     said = f"{complete} of {planned} planned pairs are complete, at every level."
     ok = True if complete == planned else None
     return Check("pairs", ok, said, complete, planned, "pairs", "" if ok else f"The rest of the planned pairs: {said}")
 
 
-def unplanned(surplus: Sequence[int | None], twice: Sequence[tuple[int | None, str, str]]) -> str:
+def unplanned(trials: Iterable[TrialEvidence], planned: int) -> str:
+    """What there is beyond one trial of every arm and level in each of the planned pairs; "" where nothing is."""
+    places = Counter((one.pair, one.arm, one.level) for one in trials)
+    surplus = sorted({pair for pair, _, _ in places if pair is None or pair >= planned}, key=str)
+    twice = [one for one, count in places.items() if count > 1]
     if surplus:
         return "one without a pair" if surplus[0] is None else f"pair {surplus[0] + 1}"
+    if not twice:
+        return ""
     pair, arm, level = twice[0]
     return f"two trials of {arm} at {level} in pair {(pair or 0) + 1}"
 
 
 def complete_pairs(brief: Brief, held_out: Iterable[TrialEvidence]) -> int:
-    found = held_out_pairs(brief, held_out)
-    per_level = [{pair.number for pair in pairs} for pairs in found.values()]
-    return len(set.intersection(*per_level))
+    return at_every_level(held_out_pairs(brief, held_out))
+
+
+def at_every_level(pairs: Mapping[str, Sequence[Pair]]) -> int:
+    return len(set.intersection(*({pair.number for pair in found} for found in pairs.values())))

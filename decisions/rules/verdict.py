@@ -15,7 +15,7 @@ from decisions.rules.capacity import capacity_rows
 from decisions.rules.evidence import TrialEvidence
 from decisions.rules.guardrails import guardrail_rows
 from decisions.rules.level_summary import level_rows, pairs_as_run
-from decisions.rules.looks import belonging, judged_by, look_at
+from decisions.rules.looks import belonging, judged_by, look_reached
 from decisions.rules.noise_floor import noise_floor
 from decisions.rules.nomination import tuning_rows
 from decisions.rules.outcome import outcome_rows
@@ -138,7 +138,7 @@ def verdict(
     if nominee is not None and not brief.has_candidate(nominee):
         raise ValueError(f"{nominee!r} is not a candidate of this brief")
     check_code(brief, code)
-    look = look_at(brief, trials)
+    look = look_reached(brief, trials)
     kept = sorted(belonging(brief, trials, look), key=lambda one: one.order)
     judged = Judged(brief, judged_by(brief, look), nominee, kept, look, behaviour, code)
     found = findings(judged)
@@ -223,15 +223,15 @@ def without_nominee(found: Findings, trials: Sequence[TrialEvidence]) -> Result:
 
 def findings(judged: Judged) -> Findings:
     brief = judged.brief
-    validity = checks(brief, judged.nominee, judged.trials)
-    if judged.code != FIRST_CODE:
+    later = judged.code != FIRST_CODE
+    validity = checks(brief, judged.nominee, judged.trials, later=later)
+    if later:
         validity = [identified(one, judged.trials) for one in validity]
     # What all the planned pairs can show at the last look, whichever this one is.
     floor = noise_floor(judged_by(judged.frozen, judged.frozen.rule.planned_looks[-1]), judged.trials)
     if judged.nominee is None:
         return Findings([], [], validity, floor, [])
     pairs = held_out_pairs(brief, judged.trials)
-    later = judged.code != FIRST_CODE
     rails = guardrail_rows(brief, pairs, judged.behaviour, later=later)
     outcome = outcome_rows(brief, pairs, later=later)
     broken = broken_rows([*outcome, *rails], brief.rule.alpha)

@@ -5,6 +5,7 @@ import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 from pydantic import ValidationError
@@ -74,6 +75,8 @@ def kept_trial(path: Path, columns: Sequence[str] | None = None) -> KeptTrial:
         one = error.errors()[0]
         field = ".".join(str(part) for part in one["loc"]) or "(whole file)"
         raise UnusableEvidence(f"{path / MANIFEST} is no manifest of a trial: {field}: {one['msg']}") from None
+    for field, number in endless(manifest.model_dump(by_alias=True)):
+        raise UnusableEvidence(f"{path / MANIFEST} is no manifest of a trial: {field}: {number} is no finite number")
     plan = named_by(manifest.digests.plan, path / PLAN)
     records = named_by(manifest.digests.records, path / RECORDS)
     try:
@@ -81,6 +84,15 @@ def kept_trial(path: Path, columns: Sequence[str] | None = None) -> KeptTrial:
     except BadRecords as error:
         raise UnusableEvidence(f"{path / RECORDS}: {error}") from None
     return KeptTrial(path, manifest, digest(content), planned_in(plan, manifest, path / PLAN), table)
+
+
+def endless(document: Any, field: str = "") -> Iterator[tuple[str, float]]:
+    """The numbers that JSON has no word for (a reader takes NaN, Infinity and 1e999 all the same), by dotted field."""
+    if isinstance(document, float) and not math.isfinite(document):
+        yield field, document
+    lists = document if isinstance(document, list | tuple) else ()
+    for name, value in document.items() if isinstance(document, dict) else enumerate(lists):
+        yield from endless(value, f"{field}.{name}".lstrip("."))
 
 
 def read(path: Path) -> bytes:

@@ -6,6 +6,8 @@ from itertools import pairwise
 
 MOST_LOOKS = 3
 FEWEST_PAIRS = 4
+# In doubles 1 − 0.95 − 0.05 is 4e-17 and not 0; no campaign that is ever run decides at less than this.
+LEAST_ALPHA = 1e-6
 
 
 @dataclass(frozen=True)
@@ -22,7 +24,7 @@ def planned_looks(pairs: int, alpha: float, interim: Sequence[tuple[int, float]]
 
     The chance that any look errs is at most the sum of their alphas, whatever the earlier ones said and whether or not
     they were taken. Raises ValueError for more than three looks, pairs that are odd, below four or don't rise, and
-    alphas that aren't positive or leave nothing for the last look.
+    where a look, be it the last, has less than LEAST_ALPHA.
     Source: Bonferroni's inequality, with alpha split in advance as in Peto et al., "Design and analysis of randomized
     clinical trials requiring prolonged observation of each patient", British Journal of Cancer 34 (1976) 585-612.
     """
@@ -35,8 +37,11 @@ def planned_looks(pairs: int, alpha: float, interim: Sequence[tuple[int, float]]
         raise ValueError("each look comes after more pairs than the one before, and the last after all of them")
     spent = [share for _, share in interim]
     left = alpha - sum(spent)
-    if any(share <= 0 for share in spent) or left <= 0:
-        raise ValueError(f"the looks on the way spend {sum(spent):g} of alpha {alpha:g}: each needs some, the last too")
+    if any(share < LEAST_ALPHA for share in (*spent, left)):
+        raise ValueError(
+            f"the looks on the way spend {sum(spent):g} of alpha {alpha:g}: each needs some, the last too, "
+            f"{LEAST_ALPHA:f} at least"
+        )
     return tuple(Look(place, *one) for place, one in enumerate(zip(counts, [*spent, left], strict=True), start=1))
 
 

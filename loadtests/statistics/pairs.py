@@ -148,6 +148,13 @@ def sign_flip_p_value(differences: Values, *, limit: float = 0.0) -> float:
     return (as_large + extra) / (len(flips) + extra)
 
 
+def least_sign_flip_p_value(count: int) -> float:
+    """What ``sign_flip_p_value`` can't go below with ``count`` differences (≥ 1), exact up to 16: where all lie on one
+    side, no flip but the observed one is as large. Source: as there.
+    """
+    return 2.0**-count if count <= EXACT_UP_TO else 1 / (SAMPLED_FLIPS + 1)
+
+
 # A verdict asks some ten times for the same number of pairs; up to 10 MB.
 @lru_cache(1)
 def sign_patterns(count: int) -> tuple[Floats, int]:

@@ -1,6 +1,7 @@
 """``draftproof compare``: verdicts on directories, and every planted fault found in them."""
 
 import json
+import re
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
@@ -12,6 +13,8 @@ import yaml
 from click.testing import CliRunner, Result
 
 from config.cli import main
+from decisions.commands import compare as command
+from decisions.commands import directories
 from decisions.commands.compare import EXIT
 from decisions.rules.brief import parse_brief
 from loadtests.canonical import canonical, digest
@@ -342,6 +345,31 @@ def test_one_trial_twice(evidence: Path) -> None:
     assert "is the same trial as" in said
 
 
+def test_the_records_of_one_trial_under_two_manifests(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    for name in ("plan.json", "records.parquet", "manifest.json"):
+        place = root / "candidate" / "boot-002" / "busy" / name
+        content = (root / "candidate" / "boot-001" / "busy" / name).read_bytes()
+        if name == "manifest.json":
+            content = canonical(json.loads(content) | {"neighbour_cpu_share": 0.01})
+        place.unlink()
+        place.write_bytes(content)
+    assert refused(root) == (
+        "ROOT/candidate/boot-002/busy is the same trial as ROOT/candidate/boot-001/busy: name it once"
+    )
+
+
+def test_trials_of_which_nothing_was_sent_may_agree(evidence: Path, tmp_path: Path) -> None:
+    """Both arms' engines died before level busy of pair 2: nothing tells the records of their same requests apart."""
+
+    def lost(manifest: Manifest, records: Records) -> Records:
+        manifest |= {"died": "the engine died before level busy (exit 137)", "counters": None}
+        return [replace(failed(one), status="not_sent", sent_ns=None) for one in records]
+
+    root = planted(evidence, tmp_path / "copy", "*/boot-002/busy", lost)
+    assert judged(root)["verdict"] != "PASS"
+
+
 def test_another_brief(evidence: Path, tmp_path: Path) -> None:
     def for_another(manifest: Manifest, records: Records) -> Records:
         manifest["digests"]["brief"] = "b" * 64
@@ -367,6 +395,29 @@ def no_level(manifest: Manifest, records: Records) -> Records:
     return records
 
 
+@pytest.mark.parametrize("told", [-0.5, 1.5])
+def test_a_load_of_neighbours_that_cannot_be_one_is_refused(told: float, evidence: Path, tmp_path: Path) -> None:
+    def loaded(manifest: Manifest, records: Records) -> Records:
+        manifest["neighbour_cpu_share"] = told
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", loaded)
+    said = f"{AT}/manifest.json: neighbour_cpu_share: {told:g} is no share of the machine, from 0 to 1"
+    assert refused(root) == said
+
+
+def test_a_load_of_neighbours_that_is_no_number_is_refused(evidence: Path, tmp_path: Path) -> None:
+    """Written as text: canonical JSON has no NaN, and a manifest from elsewhere may."""
+    root = copied(evidence, tmp_path)
+    path = root / "candidate" / "boot-001" / "quiet" / "manifest.json"
+    content = path.read_text()
+    path.unlink()
+    path.write_text(re.sub(r'"neighbour_cpu_share":[^,}]+', '"neighbour_cpu_share":NaN', content))
+    said = refused(root)
+    assert said.startswith(f"{AT}/manifest.json")
+    assert "neighbour_cpu_share: nan is no " in said
+
+
 AT = "ROOT/candidate/boot-001/quiet"
 
 
@@ -380,6 +431,50 @@ AT = "ROOT/candidate/boot-001/quiet"
 )
 def test_a_manifest_that_cannot_be_used(fault: Fault, said: str, evidence: Path, tmp_path: Path) -> None:
     assert refused(planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", fault)) == said
+
+
+@pytest.mark.parametrize(
+    ("field", "path"),
+    [
+        ("vllm:num_preemptions_total", "counters.difference.vllm:num_preemptions_total"),
+        ("kv_cache_tokens", "engine.kv_cache_tokens"),
+        ("neighbour_cpu_share", "neighbour_cpu_share"),
+    ],
+)
+@pytest.mark.parametrize(("word", "number"), [("NaN", "nan"), ("Infinity", "inf"), ("-1e999", "-inf")])
+def test_a_number_without_end_is_unusable_and_no_fail(
+    field: str, path: str, word: str, number: str, evidence: Path, tmp_path: Path
+) -> None:
+    def marked(manifest: Manifest, records: Records) -> Records:
+        inner: Any = manifest
+        *parents, last = path.split(".")
+        for one in parents:
+            inner = inner[one]
+        inner[last] = 123_454_321
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", marked)
+    place = root / "candidate" / "boot-001" / "quiet" / "manifest.json"
+    text = place.read_text()
+    assert text.count(f'"{field}":123454321') == 1
+    place.unlink()
+    place.write_text(text.replace("123454321", word))
+    assert refused(root) == f"{AT}/manifest.json is no manifest of a trial: {path}: {number} is no finite number"
+
+
+def test_what_nobody_thought_of_is_unusable_and_no_fail(evidence: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def overflows(*_: object, **__: object) -> None:
+        raise OverflowError("int too large to convert to float")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(directories, "trial_evidence", overflows)
+        assert refused(evidence) == (
+            "ROOT/control-of/boot-001/busy can't be read as evidence: OverflowError: int too large to convert to float"
+        )
+    monkeypatch.setattr(command, "verdict_content", overflows)
+    assert refused(evidence) == (
+        "nothing was judged, because of an error of this program: OverflowError: int too large to convert to float"
+    )
 
 
 def test_a_plan_that_is_none(evidence: Path, tmp_path: Path) -> None:
@@ -444,6 +539,40 @@ def test_a_server_without_identity_cannot_be_shown_to_be_fresh(evidence: Path, t
     assert document["settles"] == [
         "The missing figures: Whether each arm had a fresh server is not known: 1 server told no identity."
     ]
+
+
+def served_by(name: str | None) -> Fault:
+    def told(manifest: Manifest, records: Records) -> Records:
+        manifest["engine"]["server_id"] = name
+        return records
+
+    return told
+
+
+def fresh(document: dict[str, Any]) -> tuple[str, bool | None, str]:
+    found = next(one for one in document["validity"] if one["id"] == "fresh-server")
+    return document["verdict"], found["ok"], found["sentence"]
+
+
+def test_servers_are_told_apart_trial_by_trial(evidence: Path, tmp_path: Path) -> None:
+    root = planted(evidence, tmp_path / "silent", "candidate/boot-002/busy", served_by(None))
+    said = "Whether each arm had a fresh server is not known: 1 server told no identity."
+    assert fresh(judged(root)) == ("INCONCLUSIVE", None, said)
+    root = planted(evidence, tmp_path / "two", "candidate/boot-002/busy", served_by("another"))
+    said = "More than one boot served the candidate of held-out pair 2."
+    assert fresh(judged(root)) == ("INVALID", False, said)
+
+
+def test_a_server_that_two_boots_share_in_one_trial_each_is_found(evidence: Path, tmp_path: Path) -> None:
+    """Whatever their other trials tell, or don't."""
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", served_by("reused"))
+    planted(root, root, "control/boot-003/quiet", served_by("reused"))
+    planted(root, root, "candidate/boot-002/quiet", served_by(None))
+    planted(root, root, "control/boot-003/busy", served_by(None))
+    said = "One server was used for the candidate of held-out pair 2 and for the control of noise-floor pair 3."
+    verdict, ok, sentence = fresh(judged(root))
+    assert (verdict, ok) == ("INVALID", False)
+    assert sentence == said
 
 
 def test_measured_boots_are_judged_by_their_own_times(evidence: Path, tmp_path: Path) -> None:

@@ -116,6 +116,8 @@ def test_the_plain_document_is_a_brief() -> None:
         ("note: " + "[" * 5_000, "not YAML: nested too deeply"),
         ("b: {<<: [*a, *a]}", "not YAML in line 2: merge one mapping at a time, not a list"),
         ("? [x]\n: 1", "not YAML in line 2: found unhashable key"),
+        ("b: 1\nc: 2\nb: 3", "not YAML in line 4: the key 'b' stands twice in one mapping, first in line 2"),
+        ('b: {"c": 1, c: 1}', "not YAML in line 2: the key 'c' stands twice in one mapping, first in line 2"),
     ],
 )
 def test_a_slip_in_the_yaml_is_named_with_its_line(line: str, said: str) -> None:
@@ -146,6 +148,36 @@ def test_one_merge_stays_what_it_was() -> None:
     text += "    speculative: {method: ngram, num_speculative_tokens: 2}\n"
     (candidate,) = read_brief(text).candidates
     assert (candidate.name, candidate.speculative.num_speculative_tokens) == ("k2", 2)
+
+
+def test_a_field_that_stands_twice_is_refused_in_json_too() -> None:
+    """The last one would win unseen: here a brief would lose its guardrails."""
+    text = json.dumps(DOCUMENT)[:-1] + ', "guardrails": []}'
+    assert problems_in(text) == [
+        "not YAML in line 1: the key 'guardrails' stands twice in one mapping, first in line 1"
+    ]
+    text = yaml.safe_dump(DOCUMENT) + "guardrails: []\n"
+    (problem,) = problems_in(text)
+    last = text.count("\n")
+    assert problem.startswith(f"not YAML in line {last}: the key 'guardrails' stands twice in one mapping, first in ")
+
+
+def test_one_mapping_merged_twice_has_no_key_twice() -> None:
+    text = yaml.safe_dump({name: value for name, value in DOCUMENT.items() if name != "levels"})
+    text += "levels:\n- &one {name: peak, arrival: {process: poisson, rate: 2}, duration_s: 120}\n"
+    text += "- &two {<<: *one, name: low}\n- {<<: *two, name: lower}\n- {<<: *two, name: lowest}\n"
+    assert [one.name for one in read_brief(text).levels] == ["peak", "low", "lower", "lowest"]
+
+
+@pytest.mark.parametrize("beside", [{"method": "ngram", "num_speculative_tokens": 8}, None])
+def test_a_candidate_says_one_setting(beside: dict[str, Any] | None) -> None:
+    setting = {"method": "ngram", "num_speculative_tokens": 2}
+    one = {"name": "k2", "configuration": DOCUMENT["baseline"] | {"speculative": setting}, "speculative": setting}
+    (candidate,) = read_brief(json.dumps(DOCUMENT | {"candidates": [one]})).candidates
+    assert candidate.speculative.num_speculative_tokens == 2
+    assert problems_in(json.dumps(DOCUMENT | {"candidates": [one | {"speculative": beside}]})) == [
+        "candidate k2: speculative differs from the setting in its configuration: write only one"
+    ]
 
 
 def test_a_date_where_words_belong_is_an_error_of_its_field() -> None:

@@ -1,10 +1,12 @@
 """The numbers behind the validity checks, and what numbers of pairs can show."""
 
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
-from decisions.rules.health import Basis, bases, boots_named
+from decisions.rules.evidence import UNKNOWN_SERVER
+from decisions.rules.health import Basis, Line, bases, boots_named
 from decisions.rules.measures import trial_measure
 from decisions.rules.noise_floor import noise_floor
 from decisions.rules.power import Power, looks_taken, missing_evidence, powers
@@ -66,6 +68,20 @@ def test_requests_that_a_dead_server_never_got_are_its_own_result() -> None:
 def test_each_boot_has_its_own_server_or_is_named() -> None:
     shared = changed(evidence(), lambda one: in_arm(one, "candidate") and one.pair in (0, 1), server="the same")
     assert [line.ok for line in basis("fresh-server", shared).lines].count(False) == 2
+
+
+def test_a_boot_whose_trials_name_two_servers_or_none_is_told() -> None:
+    def named_in_one_trial(server: str) -> list[Line]:
+        trials = [
+            replace(one, server=server) if in_arm(one, "candidate") and (one.pair, one.level) == (1, "peak") else one
+            for one in evidence()
+        ]
+        return [line for line in basis("fresh-server", trials).lines if line.ok is not True]
+
+    (two,) = named_in_one_trial("another")
+    assert (two.ok, two.numbers[0]) == (False, "another and server of held-out-1-candidate-ngram-4")
+    (silent,) = named_in_one_trial(f"{UNKNOWN_SERVER}held-out-1-candidate-ngram-4")
+    assert silent.ok is None
 
 
 def floor_of(**rule: Any) -> tuple[Any, Power]:

@@ -22,11 +22,11 @@ from tests.support.judged import (
     BRIEF,
     GUARDRAILS,
     NOMINEE,
-    RATES,
     REQUESTS,
     SEED,
     S,
     a_brief,
+    changed,
     check,
     evidence,
     failing,
@@ -123,7 +123,8 @@ def test_capacity_is_the_rate_shown_to_hold_against_the_one_shown_not_to() -> No
     # The peak is 2 requests/s.
     assert [one["replicas_at_peak"] for one in document["capacity"]] == [2, 1]
     assert document["capacity"][0]["sentence"] == (
-        "The baseline is shown to carry 1.0 requests/s, and not 2.0 requests/s; the peak takes 2 replicas of it."
+        "The baseline is shown to carry 1.0 requests/s, and 2.0 requests/s isn't shown; "
+        "the peak takes 2 replicas of it."
     )
     canonical(document)
 
@@ -198,6 +199,31 @@ def test_preemptions_per_request_against_the_baseline(baseline: int, candidate: 
     if candidate is not None:
         assert found["difference"] == pytest.approx((candidate - baseline) / REQUESTS)
         assert found["low"] < found["difference"] < found["high"]
+
+
+@pytest.mark.parametrize("arm", ["baseline", "candidate"])
+def test_pairs_whose_engine_does_not_tell_its_preemptions_leave_the_guardrail_open(arm: str) -> None:
+    """An engine that died in two of four pairs must not be judged by the two in which it lived."""
+    brief = a_brief(guardrails=[a_rail("preemptions")])
+    trials = with_preemptions(evidence(brief), 2, 2)
+    assert verdict(brief, NOMINEE, trials)["verdict"] == "PASS"
+    untold = changed(trials, lambda one: in_arm(one, arm) and one.pair in (1, 3), preemptions=None)
+    document = verdict(brief, NOMINEE, untold)
+    found = row(document, "rail")
+    assert (document["verdict"], found["shown"], found["p_broken"]) == ("INCONCLUSIVE", "open", 1.0)
+    assert document["settles"] == [
+        "The engine's own figure of preemptions per request at peak in every pair: pairs 2, 4 don't tell it in both "
+        "arms."
+    ]
+
+
+def test_one_pair_that_does_not_tell_hides_no_broken_guardrail_as_shown() -> None:
+    brief = a_brief(guardrails=[a_rail("preemptions")])
+    trials = with_preemptions(evidence(brief), 0, 80)
+    untold = changed(trials, lambda one: in_arm(one, "candidate") and one.pair == 0, preemptions=None)
+    document = verdict(brief, NOMINEE, untold)
+    assert (document["verdict"], row(document, "rail")["shown"]) == ("INCONCLUSIVE", "open")
+    assert any("pair 1 doesn't tell it" in one for one in document["settles"])
 
 
 def given_up(one: TrialEvidence, share: float) -> TrialEvidence:
@@ -289,12 +315,31 @@ def test_a_planned_look_has_its_own_share_of_alpha(pairs: int, look: dict[str, A
 
 def test_between_two_looks_nothing_passes_and_the_next_one_is_named() -> None:
     brief = looks_brief()
-    between = verdict(brief, NOMINEE, evidence(brief, pairs=8)[: -3 * 2 * len(RATES)])
-    assert (between["verdict"], between["look"]["pairs"]) == ("INCONCLUSIVE", 6)
-    assert between["settles"][0] == "The rest of the planned pairs: 5 of 6 planned pairs are complete, at every level."
+    early = verdict(brief, NOMINEE, without_pairs(evidence(brief, pairs=4), 3))
+    assert (early["verdict"], early["look"]["number"]) == ("INCONCLUSIVE", 1)
+    assert early["settles"][0] == "The rest of the planned pairs: 3 of 4 planned pairs are complete, at every level."
     open_yet = verdict(brief, NOMINEE, evidence(brief, pairs=4, speed=0.93))
     assert open_yet["verdict"] == "INCONCLUSIVE"
     assert open_yet["settles"][0] == "The next planned look, after 6 pairs."
+
+
+def without_pairs(trials: list[TrialEvidence], *pairs: int) -> list[TrialEvidence]:
+    return [one for one in trials if one.purpose != "held-out" or one.pair not in pairs]
+
+
+@pytest.mark.parametrize(("missing", "judged"), [((5, 6, 7), 4), ((7,), 6), ((4,), 4), ((0,), 4)])
+@pytest.mark.parametrize("speed", [0.5, 0.93, 1.4])
+def test_between_two_looks_the_last_one_reached_is_judged_on_its_own_first_pairs(
+    missing: tuple[int, ...], judged: int, speed: float
+) -> None:
+    """At 1.4 the candidate is slower: a FAIL comes no earlier than the look that it is planned for, and no PASS."""
+    brief = looks_brief()
+    whole = evidence(brief, pairs=8, speed=speed)
+    between = verdict(brief, NOMINEE, without_pairs(whole, *missing))
+    assert between["look"]["pairs"] == judged
+    assert between["look"]["alpha"] == {4: 0.01, 6: 0.015}[judged]
+    own = without_pairs(whole, *missing, *range(judged, 8))
+    assert canonical(between) == canonical(verdict(brief, NOMINEE, own))
 
 
 def test_a_pair_begun_for_a_later_look_is_in_no_number() -> None:
@@ -321,6 +366,10 @@ def test_a_brief_with_one_look_is_written_as_before() -> None:
         (
             {"looks": 2, "pairs": 8, "interim": [{"pairs": 4, "alpha": 0.06}]},
             "the looks on the way spend 0.06 of alpha 0.05: each needs some, the last too",
+        ),
+        (
+            {"looks": 2, "pairs": 6, "interim": [{"pairs": 4, "alpha": 0.05}]},
+            "the looks on the way spend 0.05 of alpha 0.05: each needs some, the last too, 0.000001 at least",
         ),
         (
             {"looks": 2, "pairs": 8, "interim": [{"pairs": 5, "alpha": 0.01}]},

@@ -1,6 +1,7 @@
 """The verdict on synthetic evidence: one planted fault or effect per test."""
 
 import json
+import math
 import random
 from collections.abc import Callable
 from dataclasses import replace
@@ -15,7 +16,7 @@ from decisions.rules.brief import Brief
 from decisions.rules.evidence import MISSING, TrialEvidence, columns_of, within
 from decisions.rules.nomination import nominate
 from decisions.rules.states import approval_refusal
-from decisions.rules.verdict import VERDICT_CODE, verdict
+from decisions.rules.verdict import FIRST_CODE, VERDICT_CODE, verdict
 from loadtests.canonical import canonical
 from loadtests.evidence.records import RequestRecord, read_records, records_content
 from loadtests.statistics.order import arm_orders
@@ -287,6 +288,12 @@ def other_prompts(one: TrialEvidence) -> TrialEvidence:
     return with_columns(one, prompt_sha256=prompts)
 
 
+def other_class(one: TrialEvidence) -> TrialEvidence:
+    classes = np.array(one.columns["class"], copy=True)
+    classes[7] = "rewrite" if classes[7] == "chat" else "chat"
+    return with_columns(one, **{"class": classes})
+
+
 def other_fingerprint(one: TrialEvidence) -> TrialEvidence:
     echoed = np.array(one.columns["fingerprint"], copy=True)
     echoed[0] = None
@@ -302,6 +309,7 @@ FAULTS: dict[str, tuple[str, Callable[[TrialEvidence], TrialEvidence]]] = {
         lambda one: replace(one, client_faults=("3 requests: the client's machine ran out of something: OSError",)),
     ),
     "the arms got different prompts": ("same-requests", other_prompts),
+    "the arms got a prompt in different classes": ("same-requests", other_class),
     "a server was used twice": ("fresh-server", lambda one: replace(one, server="server of held-out-0-baseline-")),
     "two boots in one arm": ("fresh-server", lambda one: replace(one, boot="another", server="another")),
     "a response without fingerprint": ("fingerprint", other_fingerprint),
@@ -361,6 +369,26 @@ def test_a_prefix_cache_advantage_is_invalid_unless_there_is_no_cache() -> None:
     assert check(verdict(without, NOMINEE, trials), "prefix-cache")["ok"] is True
 
 
+def test_a_pair_whose_prefix_cache_is_not_told_rules_out_a_pass() -> None:
+    """Not one whose engine died, which is a result of its own."""
+    silent = changed(evidence(), lambda one: in_arm(one, "candidate") and one.pair == 1, prefix_hits=None)
+    document = verdict(BRIEF, NOMINEE, silent)
+    assert (document["verdict"], check(document, "prefix-cache")["ok"]) == ("INCONCLUSIVE", None)
+    assert check(document, "prefix-cache")["sentence"] == (
+        "The prefix cache's hit rate is not known in 2 pairs of trials, first beside held-out trial "
+        "held-out-1-candidate-ngram-4-quiet (candidate at quiet of pair 2)."
+    )
+    dead = [replace(one, died=True) if one.prefix_hits is None else one for one in silent]
+    assert check(verdict(BRIEF, NOMINEE, dead), "prefix-cache")["ok"] is True
+
+
+def test_the_first_rules_compared_no_classes() -> None:
+    trials = evidence()
+    victim = first_of(trials)
+    document = verdict(BRIEF, NOMINEE, [other_class(one) if one is victim else one for one in trials], code=FIRST_CODE)
+    assert check(document, "same-requests")["ok"] is True
+
+
 def test_a_difference_between_baseline_and_baseline_is_invalid() -> None:
     slow = [
         failing(one, np.arange(REQUESTS) < 60, "timed_out") if in_arm(one, "control", "noise-floor") else one
@@ -371,6 +399,27 @@ def test_a_difference_between_baseline_and_baseline_is_invalid() -> None:
     assert check(document, "control")["number"] < 0.01
 
 
+def test_fewer_control_pairs_than_planned_are_inconclusive_and_surplus_ones_invalid() -> None:
+    brief = a_brief(rule={"seed": SEED, "noise_floor_pairs": 6})
+    trials = evidence(brief)
+    assert verdict(brief, NOMINEE, trials)["verdict"] == "PASS"
+    short = [one for one in trials if not (one.purpose == "noise-floor" and one.pair == 5)]
+    document = verdict(brief, NOMINEE, short)
+    found = check(document, "control")
+    assert (document["verdict"], found["ok"], found["number"], found["limit"]) == ("INCONCLUSIVE", None, 5, 6)
+    assert found["sentence"] == "5 of 6 planned A/A pairs are complete, at every level."
+    assert document["settles"] == [f"The rest of the planned A/A pairs: {found['sentence']}"]
+    one_level = [one for one in trials if (one.purpose, one.pair, one.level) != ("noise-floor", 5, "quiet")]
+    assert check(verdict(brief, NOMINEE, one_level), "control")["sentence"] == found["sentence"]
+    surplus = [*evidence(), *(one for one in trials if one.purpose == "noise-floor" and (one.pair or 0) > 3)]
+    document = verdict(BRIEF, NOMINEE, surplus)
+    assert (document["verdict"], check(document, "control")["ok"]) == ("INVALID", False)
+    assert check(document, "control")["sentence"] == (
+        "Noise-floor trials that the brief didn't plan are among the evidence: pair 5."
+    )
+    assert check(verdict(BRIEF, NOMINEE, surplus, code=FIRST_CODE), "control")["ok"] is True
+
+
 @pytest.mark.parametrize(
     ("name", "fields"), [("engine-tokens", {"engine_tokens": None}), ("neighbours", {"neighbour_cpu_share": None})]
 )
@@ -378,6 +427,16 @@ def test_what_was_not_measured_rules_out_a_pass(name: str, fields: dict[str, Any
     document = verdict(BRIEF, NOMINEE, evidence(**fields))
     assert (document["verdict"], check(document, name)["ok"]) == ("INCONCLUSIVE", None)
     assert document["settles"] == [f"The missing figures: {check(document, name)['sentence']}"]
+
+
+@pytest.mark.parametrize("told", [math.nan, -0.5, -math.inf])
+def test_a_share_of_the_machine_that_cannot_be_one_is_not_quiet(told: float) -> None:
+    trials = evidence()
+    odd = [replace(one, neighbour_cpu_share=told) if one is first_of(trials) else one for one in trials]
+    document = verdict(BRIEF, NOMINEE, odd)
+    assert (document["verdict"], check(document, "neighbours")["ok"]) == ("INCONCLUSIVE", None)
+    said = "Whether something else ran on the machine is not known for 1 of 32 trials."
+    assert check(document, "neighbours")["sentence"] == said
 
 
 def test_a_stop_string_lets_the_engine_count_more() -> None:

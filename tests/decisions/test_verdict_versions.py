@@ -135,6 +135,12 @@ def dead(trials: list[TrialEvidence]) -> list[TrialEvidence]:
     ]
 
 
+def without_surplus(brief: Brief, trials: list[TrialEvidence]) -> list[TrialEvidence]:
+    """The first version took A/A pairs beyond those planned, and two cases have some; later they make INVALID."""
+    planned = brief.rule.noise_floor_pairs
+    return [one for one in trials if not (one.purpose == "noise-floor" and (one.pair or 0) >= planned)]
+
+
 Case = tuple[Brief, str | None, list[TrialEvidence]]
 CASES: dict[str, Callable[[], Case]] = {
     "pass": lambda: (BRIEF, NOMINEE, old_evidence()),
@@ -165,7 +171,10 @@ def test_every_golden_case_is_computed(code: str) -> None:
 @pytest.mark.parametrize("code", CODES)
 @pytest.mark.parametrize("name", CASES)
 def test_every_version_gives_the_bytes_it_gave(name: str, code: str) -> None:
-    document = verdict(*CASES[name](), code=code)
+    brief, nominee, trials = CASES[name]()
+    if code != FIRST_CODE:
+        trials = without_surplus(brief, trials)
+    document = verdict(brief, nominee, trials, code=code)
     assert {"verdict": document["verdict"], "sha256": digest(canonical(document))} == GOLDENS[code][name]
 
 

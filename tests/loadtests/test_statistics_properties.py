@@ -200,6 +200,28 @@ def test_looks_refuse(pairs: int, interim: list[tuple[int, float]], said: str) -
         planned_looks(pairs, 0.05, interim)
 
 
+@pytest.mark.parametrize(
+    ("confidence", "interim"),
+    [
+        (0.95, [(4, 0.05)]),
+        (0.99, [(4, 0.01)]),
+        (0.975, [(4, 0.025)]),
+        (0.95, [(4, 0.02), (6, 0.03)]),
+        (0.95, [(4, 0.0499999)]),
+        (0.95, [(4, 1e-17)]),
+    ],
+)
+def test_a_look_without_alpha_is_refused_though_doubles_leave_some(
+    confidence: float, interim: list[tuple[int, float]]
+) -> None:
+    with pytest.raises(ValueError, match=r"each needs some, the last too, 0\.000001 at least"):
+        planned_looks(8, 1 - confidence, interim)
+
+
+def test_a_little_alpha_is_enough() -> None:
+    assert planned_looks(8, 0.05, [(4, 0.04999)])[-1].alpha == pytest.approx(0.00001)
+
+
 def test_looking_three_times_at_no_difference_errs_at_most_as_often_as_alpha() -> None:
     draw, campaigns, wrong = np.random.default_rng(9), 1500, 0
     looks = planned_looks(8, 0.05, [(4, 0.015), (6, 0.015)])
