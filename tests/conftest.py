@@ -9,11 +9,16 @@ import pytest
 from django.contrib.auth.models import Group
 from django.db import connection
 from django.test import TransactionTestCase
+from hypothesis import settings as property_settings
 
 from decisions.models import Account, Route, Service
 from loadtests.evidence import bucket as evidence_bucket
 from loadtests.evidence.bucket import Address
 from tests.support import buckets
+
+# How long an example takes says nothing on a machine that others use too.
+property_settings.register_profile("untimed", deadline=None)
+property_settings.load_profile("untimed")
 
 PASSWORD = "correct horse battery staple"
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"

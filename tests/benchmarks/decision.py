@@ -167,9 +167,10 @@ def run(done: Done, spreads: list[float], decisions: int, processes: int, until:
                 for step in tasks(done, spread, decisions)
             )
         except KeyboardInterrupt:
-            # A calibration takes minutes: what is under way is lost, and done again.
+            # A calibration takes minutes: what is under way is lost, and done again. Killed, because one that has only
+            # just begun has our own handler of SIGTERM still, and would wait for work for ever.
             for child in multiprocessing.active_children():
-                child.terminate()
+                child.kill()
             raise
 
 

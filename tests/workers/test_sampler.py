@@ -25,8 +25,8 @@ def test_samples_fall_on_whole_seconds_once_the_trials_clock_is_known() -> None:
         time.sleep(1.8)
     samples, end_ns = sampler.samples(started)
     asked = [one.asked_ns / SECOND for one in samples]
-    # The first before the clock was known, one when it became known, then each second.
-    assert [round(one, 1) for one in asked[1:]] == pytest.approx([0.4, 1.0, 2.0], abs=0.11)
+    # One when the clock became known, then each second; before it, as many as a busy machine comes to.
+    assert [round(one, 1) for one in asked if one > 0.35] == pytest.approx([0.4, 1.0, 2.0], abs=0.11)
     assert all(one.read_ns >= one.asked_ns for one in samples)
     assert end_ns / SECOND == pytest.approx(2.2, abs=0.3)
 
