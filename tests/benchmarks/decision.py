@@ -17,6 +17,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from operator import itemgetter
 from pathlib import Path
@@ -158,14 +159,20 @@ def tasks(done: Done, spread: float, decisions: int) -> Iterator[list[Task]]:
 
 def run(done: Done, spreads: list[float], decisions: int, processes: int, until: float) -> bool:
     """Everything that is missing; False where the time was over before."""
+    with pool_of(processes) as pool:
+        return all(
+            run_all(pool, step, done, processes, until, tell)
+            for spread in spreads
+            for step in tasks(done, spread, decisions)
+        )
+
+
+@contextmanager
+def pool_of(processes: int) -> Iterator[ProcessPoolExecutor]:
     context = multiprocessing.get_context("fork")
     with ProcessPoolExecutor(processes, mp_context=context, initializer=ignore_interrupts) as pool:
         try:
-            return all(
-                run_all(pool, step, done, processes, until)
-                for spread in spreads
-                for step in tasks(done, spread, decisions)
-            )
+            yield pool
         except KeyboardInterrupt:
             # A calibration takes minutes: what is under way is lost, and done again. Killed, because one that has only
             # just begun has our own handler of SIGTERM still, and would wait for work for ever.
@@ -180,7 +187,14 @@ def ignore_interrupts() -> None:
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
 
 
-def run_all(pool: ProcessPoolExecutor, step: list[Task], done: Done, processes: int, until: float) -> bool:
+def run_all(
+    pool: ProcessPoolExecutor,
+    step: list[Task],
+    done: Done,
+    processes: int,
+    until: float,
+    told: Callable[[Done], None],
+) -> bool:
     """No more than one task waits for each process, so that an end is never far."""
     waiting: set[Future[Line]] = set()
     rest = iter(step)
@@ -196,7 +210,7 @@ def run_all(pool: ProcessPoolExecutor, step: list[Task], done: Done, processes: 
         finished, waiting = wait(waiting, return_when=FIRST_COMPLETED)
         for one in finished:
             done.add(one.result())
-            tell(done)
+            told(done)
 
 
 def tell(done: Done) -> None:
@@ -294,15 +308,24 @@ def main() -> int:
     spreads = asked.only or list(PAIRS)
     until = time.time() + 3600 * asked.hours
     print(estimate(done, spreads, asked.decisions, asked.processes), flush=True)
+    return to_the_end(
+        done,
+        lambda: run(done, spreads, asked.decisions, asked.processes, until),
+        lambda: write(done, asked.out),
+    )
+
+
+def to_the_end(done: Done, go: Callable[[], bool], write_: Callable[[], bool]) -> int:
+    """The exit status."""
     try:
-        finished = run(done, spreads, asked.decisions, asked.processes, until)
+        finished = go()
     except KeyboardInterrupt:
         print(f"ended; what is finished is in {done.path}, and the same command goes on there", file=sys.stderr)
         return INTERRUPTED
     if not finished:
         print(f"the time is over; what is finished is in {done.path}, and the same command goes on there")
         return 0
-    return 0 if write(done, asked.out) else 1
+    return 0 if write_() else 1
 
 
 if __name__ == "__main__":

@@ -8,13 +8,10 @@ result: everything is drawn from fixed seeds.
 import argparse
 import inspect
 import json
-import multiprocessing
 import os
 import platform
 import sys
 import time
-from concurrent.futures import ProcessPoolExecutor, as_completed
-from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +19,7 @@ from loadtests.canonical import digest_of
 from loadtests.evidence.manifest import this_host
 from loadtests.tuning import cost_model, field, nomination, posterior, propose, race, rehearsal
 from tests.benchmarks import tuning_oracle, tuning_race, tuning_world
-from tests.benchmarks.decision import INTERRUPTED, Done, Line, Stale, timed
+from tests.benchmarks.decision import Done, Line, Stale, pool_of, run_all, timed, to_the_end
 from tests.benchmarks.tuning_race import Race, document, sweep
 from tests.benchmarks.tuning_table import FARTHER, SPREAD, holds, page, summary
 from tests.benchmarks.tuning_world import TRUTHS, Truth
@@ -67,18 +64,13 @@ def run(done: Done, names: list[str], processes: int, until: float) -> bool:
     """Every truth that is missing; False where the time was over before."""
     known = {one["truth"] for one in done.of("truth")}
     missing = [name for name in names if name not in known]
-    with ProcessPoolExecutor(processes, mp_context=multiprocessing.get_context("fork")) as pool:
-        rest = iter(missing)
-        waiting = {pool.submit(judged, name) for name in islice(rest, processes)}
-        while waiting:
-            ended = next(as_completed(waiting))
-            waiting.remove(ended)
-            done.add(ended.result())
-            print(f"{len(done.of('truth'))} of {len(names)}: {done.lines[-1]['truth']}", flush=True)
-            following = next(rest, None) if time.time() < until else None
-            if following is not None:
-                waiting.add(pool.submit(judged, following))
+    with pool_of(processes) as pool:
+        run_all(pool, [(judged, (name,)) for name in missing], done, processes, until, lambda _: tell(done, len(names)))
     return len(done.of("truth")) >= len(names)
+
+
+def tell(done: Done, wanted: int) -> None:
+    print(f"{len(done.of('truth'))} of {wanted}: {done.lines[-1]['truth']}", flush=True)
 
 
 def machine(done: Done) -> dict[str, Any]:
@@ -123,15 +115,12 @@ def main() -> int:
         return 2
     # Those of all kinds first, so that what is unfinished says something too.
     names = asked.only or sorted(TRUTHS, key=lambda one: TRUTHS[one].loads)
-    try:
-        finished_ = asked.table or run(done, names, asked.processes, time.time() + 3600 * asked.hours)
-    except KeyboardInterrupt:
-        print(f"ended; what is finished is in {done.path}, and the same command goes on there", file=sys.stderr)
-        return INTERRUPTED
-    if not finished_:
-        print(f"the time is over; what is finished is in {done.path}, and the same command goes on there")
-        return 0
-    return 0 if write(done, asked.out) else 1
+    until = time.time() + 3600 * asked.hours
+    return to_the_end(
+        done,
+        lambda: asked.table or run(done, names, asked.processes, until),
+        lambda: write(done, asked.out),
+    )
 
 
 if __name__ == "__main__":
