@@ -2,26 +2,19 @@
 
 import json
 import time
-import urllib.request
 from pathlib import Path
 from typing import Any
 
 import psutil
 import pytest
 
-from loadtests.configurations import (
-    Checkpoint,
-    Configuration,
-    EngineArguments,
-    EngineEnvironment,
-    Hardware,
-    Speculative,
-)
+from loadtests.configurations import Checkpoint, Speculative
+from tests.support.cpu_engine import complete, cpu_configuration
 from workers.engines.base import RunningEngine
 from workers.engines.local_process import is_port_open
 from workers.engines.process_group import group_members
-from workers.engines.vllm import find_preloads, installed_runtime, start
-from workers.target import DEMO_TARGET, find_checkpoint, recorded_checkpoint
+from workers.engines.vllm import find_preloads, start
+from workers.target import find_checkpoint
 
 pytestmark = pytest.mark.engine
 
@@ -29,46 +22,6 @@ NGRAM = Speculative(method="ngram", num_speculative_tokens=4, prompt_lookup_min=
 PROMPT = "Repeat exactly: red green blue, red green blue, red green blue, red green blue, red green blue."
 SHARED = ("vllm:prompt_tokens_total", "vllm:generation_tokens_total")
 DRAFTS = ("vllm:spec_decode_num_drafts_total", "vllm:spec_decode_num_draft_tokens_total")
-
-
-@pytest.fixture
-def engine_python(settings: Any) -> Path:
-    if not settings.ENGINE_PYTHON.exists():
-        pytest.skip("the engine environment is missing: requirements/engine-cpu.txt is not installed")
-    return Path(settings.ENGINE_PYTHON)
-
-
-@pytest.fixture
-def target(settings: Any) -> Checkpoint:
-    if not (settings.MODELS_DIR / DEMO_TARGET).exists():
-        pytest.skip("the demo target is missing: it is unpacked by the first demo")
-    return recorded_checkpoint(settings.MODELS_DIR / DEMO_TARGET)
-
-
-def configuration(target: Checkpoint, engine_python: Path, speculative: Speculative | None) -> Configuration:
-    return Configuration(
-        schema="draftproof.configuration/1",
-        runtime=installed_runtime(engine_python),
-        target=target,
-        arguments=EngineArguments(dtype="bfloat16", enforce_eager=True),
-        environment=EngineEnvironment(VLLM_CPU_KVCACHE_SPACE=1),
-        hardware=Hardware(pool="here", accelerator="cpu"),
-        speculative=speculative,
-    )
-
-
-def complete(engine: RunningEngine) -> dict[str, Any]:
-    body = {
-        "model": engine.model,
-        "messages": [{"role": "user", "content": PROMPT}],
-        "max_tokens": 48,
-        "temperature": 0.0,
-    }
-    request = urllib.request.Request(  # noqa: S310 - the loopback address
-        f"{engine.base_url}/v1/chat/completions", json.dumps(body).encode(), {"Content-Type": "application/json"}
-    )
-    with urllib.request.urlopen(request, timeout=120) as answer:  # noqa: S310 - the loopback address
-        return dict(json.load(answer))
 
 
 def settled(engine: RunningEngine) -> dict[str, float]:
@@ -83,7 +36,7 @@ def settled(engine: RunningEngine) -> dict[str, float]:
 def test_a_boot_from_settings_to_a_clean_stop(
     settings: Any, tmp_path: Path, engine_python: Path, target: Checkpoint, speculative: Speculative | None
 ) -> None:
-    chosen = configuration(target, engine_python, speculative)
+    chosen = cpu_configuration(target, engine_python, speculative)
     engine = start(
         chosen,
         engine_python=engine_python,
@@ -93,7 +46,7 @@ def test_a_boot_from_settings_to_a_clean_stop(
     )
     try:
         before = engine.counters()
-        answer = complete(engine)
+        answer = complete(engine, PROMPT, max_tokens=48)
         after = settled(engine)
         facts, members = engine.facts, [member.pid for member in group_members(engine.process.group)]
     finally:
