@@ -100,11 +100,13 @@ def test_a_table_that_a_killed_process_left_empty_is_written_again(files: Any, t
 
 
 def test_a_table_that_was_empty_before_anyone_came_is_filled_by_the_first_who_binds(files: Any, tmp_path: Path) -> None:
+    # A name of its own: another test of this process may have bound any real one, and what is bound is written again.
+    name = f"waiting-{uuid.uuid4().hex[:8]}"
     (tmp_path / "control").mkdir()
-    table_of(tmp_path, "imports").touch()
-    assert files.get_table("imports") == []
-    files._queue_bind("imports", "imports", "", "imports")
-    assert [entry.queue for entry in files.get_table("imports")] == ["imports"]
+    table_of(tmp_path, name).touch()
+    assert files.get_table(name) == []
+    files._queue_bind(name, name, "", name)
+    assert [entry.queue for entry in files.get_table(name)] == [name]
 
 
 def test_queues_that_are_bound_at_once_are_all_in_the_table(files: Any, tmp_path: Path) -> None:
