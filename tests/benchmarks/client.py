@@ -19,6 +19,7 @@ import urllib.request
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -41,6 +42,8 @@ PROMPT = "Tell me what the weather was like in the town where you grew up. " * 6
 LAG_LIMIT_MS = 10.0
 SERVER_CORE, CLIENT_CORE = "0", "1"
 START_LIMIT_S = 240
+# Measurements on the page, the newest first: machines differ.
+MOST_KEPT = 4
 AIPERF_TIMES = ("time_to_first_token", "request_latency")
 VLLM = "from vllm.benchmarks.serve import *; from vllm.utils.argparse_utils import FlexibleArgumentParser as P; p = P()"
 VLLM += "; add_cli_args(p); main(p.parse_args())"
@@ -305,7 +308,8 @@ def run_all(names: Sequence[str], rates: Sequence[int], seconds: float, repeats:
     host = this_host()
     machine = {"processor": host.processor, "cores": host.logical_cpus, "system": host.system, "load_before": load}
     how = {"seconds": seconds, "repeats": repeats, "realtime": realtime, "tokens": TOKENS, "gap_ms": GAP_MS}
-    return {"machine": machine, "how": how, "clients": found}
+    today = datetime.now(tz=UTC).date().isoformat()
+    return {"date": today, "machine": machine, "how": how, "clients": found}
 
 
 def fell_below(rate: int, runs: Sequence[dict[str, Any]]) -> bool:
@@ -336,7 +340,7 @@ def highest(runs: Sequence[dict[str, Any]], rates: Sequence[int]) -> int:
 
 
 def table(found: dict[str, Any], rates: Sequence[int], title: str, tell: Any) -> list[str]:
-    lines = [f"## {title}", "", f"| | {' | '.join(f'{rate}/s' for rate in rates)} |", f"|---|{'---:|' * len(rates)}"]
+    lines = [f"### {title}", "", f"| | {' | '.join(f'{rate}/s' for rate in rates)} |", f"|---|{'---:|' * len(rates)}"]
     for name, client in found["clients"].items():
         version = client["version"] or "not installed"
         cells = " | ".join(tell(best(client["runs"], rate), rate) for rate in rates)
@@ -348,19 +352,31 @@ def figure(key: str) -> Any:
     return lambda one, rate: "—" if one is None or key not in one else f"{one[key]:,.2f}"
 
 
-def page(found: dict[str, Any], rates: Sequence[int]) -> str:
-    machine, how = found["machine"], found["how"]
+def page(every: Sequence[dict[str, Any]]) -> str:
+    """``every`` measurement, the newest first."""
+    how = every[0]["how"]
     lines = [
         "# Clients",
         "",
         "Written by `make bench-client` (`tests/benchmarks/client.py`). One server that answers at once, in streams",
         f"of {how['tokens']} tokens {how['gap_ms']:g} ms apart, on one core; each client on the other core, in turn,",
-        f"at a constant rate for {how['seconds']:g} s, {how['repeats']} times; shown is the run with the middle lag.",
-        "The lag is counted from the moments at which the server received the requests: what a client says of itself",
-        "isn't in it. Ours is the whole `draftproof replay`: token ids counted, answers hashed, evidence written.",
+        "at a constant rate; shown is the run with the middle lag. The lag is counted from the moments at which the",
+        "server received the requests: what a client says of itself isn't in it. Ours is the whole `draftproof replay`:",
+        "token ids counted, answers hashed, evidence written. Figures compare within a measurement, not across: these",
+        "are virtual machines of two cores, and one may be several times slower than the next.",
         "",
-        f"Machine: {machine['processor']}, {machine['cores']} cores, {machine['system']}; load before the run "
-        f"{machine['load_before']:.1f}.",
+    ]
+    return "\n".join([*lines, *(line for one in every for line in measurement(one))])
+
+
+def measurement(found: dict[str, Any]) -> list[str]:
+    machine, how = found["machine"], found["how"]
+    rates = sorted({run["rate"] for client in found["clients"].values() for run in client["runs"]})
+    lines = [
+        f"## {found['date']}: {machine['processor']}, {machine['cores']} cores",
+        "",
+        f"{machine['system']}; load before the run {machine['load_before']:.1f}. Each rate for {how['seconds']:g} s, "
+        f"{how['repeats']} times.",
         *(
             ["Server and clients ran at real-time priority, because other programs were at work."]
             if how["realtime"]
@@ -392,7 +408,7 @@ def page(found: dict[str, Any], rates: Sequence[int]) -> str:
         for one in client["runs"]
         if "failed" in one
     ]
-    return "\n".join([*lines, *(["Runs that failed:", "", *failed, ""] if failed else [])])
+    return [*lines, *(["Runs that failed:", "", *failed, ""] if failed else [])]
 
 
 def main() -> None:
@@ -406,9 +422,12 @@ def main() -> None:
     asked = options.parse_args()
     found = run_all(asked.clients, asked.rates, asked.seconds, asked.repeats, asked.realtime)
     asked.out.mkdir(parents=True, exist_ok=True)
-    (asked.out / "client.json").write_text(json.dumps(found, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-    (asked.out / "client.md").write_text(page(found, asked.rates), encoding="utf-8")
-    print(page(found, asked.rates))
+    kept = asked.out / "client.json"
+    earlier = json.loads(kept.read_text(encoding="utf-8")) if kept.exists() else []
+    every = [found, *earlier][:MOST_KEPT]
+    kept.write_text(json.dumps(every, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
+    (asked.out / "client.md").write_text(page(every), encoding="utf-8")
+    print(page(every))
 
 
 if __name__ == "__main__":
