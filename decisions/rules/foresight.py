@@ -25,8 +25,10 @@ from loadtests.tuning.propose import Load, propose_schedule
 from loadtests.tuning.race import NONE
 from loadtests.tuning.rehearsal import Course, Limits, rehearse
 
-# Virtual time that one step of a race may rehearse, over all candidates and levels.
+# Virtual time that one step of a race may rehearse, over all candidates and levels. Longer windows are rehearsed in
+# part, unless too little of each would be left to build up a queue.
 MOST_REHEARSED_S = 20_000.0
+LEAST_SHARE = 0.05
 # Proposals of one family: from one round to the next the model changes, and with it what it proposes.
 MOST_PROPOSED = 3
 # vLLM's own, where the baseline leaves them open.
@@ -221,8 +223,8 @@ def predicted(
     brief: Brief, model: CostModel, limits: Limits | None, courses: Sequence[Course], names: Sequence[str]
 ) -> dict[str, dict[str, float]]:
     """Of every candidate whose drafter was measured, the effect for every goal that a rehearsal tells of."""
-    virtual = sum(one.warm_up_s + one.window_s + one.drain_s for one in courses) * (1 + len(names))
-    if limits is None or not courses or virtual > MOST_REHEARSED_S:
+    courses = within_reach(courses, arms=1 + len(names))
+    if limits is None or not courses:
         return {}
     asked = aims(brief)
     baseline = rehearsed(brief, model, limits, courses, None, asked)
@@ -233,6 +235,16 @@ def predicted(
         # A candidate that is expected never to get there is no stranger: a bound keeps it, and can be written as JSON.
         found[name] = {goal: known for goal, one in effects.items() if (known := bounded(one)) is not None}
     return {name: effects for name, effects in found.items() if effects}
+
+
+def within_reach(courses: Sequence[Course], *, arms: int) -> list[Course]:
+    """The courses, shortened alike so that ``arms`` of them can be rehearsed; none where too little would be left."""
+    windows = sum(one.window_s for one in courses) * arms
+    beside = sum(one.span_s for one in courses) * arms - windows
+    share = min(1.0, (MOST_REHEARSED_S - beside) / windows) if windows else 0.0
+    if share == 1.0:
+        return list(courses)
+    return [one.shortened(share) for one in courses] if share >= LEAST_SHARE else []
 
 
 def rehearsed(

@@ -24,6 +24,8 @@ SEQUENTIAL = ("draft_model", "eagle", "eagle3", "mtp")
 # The requests of a trial share what the model lacks: together they count as so many independent ones against the
 # prior of a boot's factor, whose logarithm has this standard deviation (docs/simulator.md: boots differ by 6-24 %).
 INDEPENDENT = 40
+# Requests of all trials without a drafter: below that the costs of a step are guessed rather than fitted.
+FEWEST_PLAIN = 20
 BOOT_SD = 0.08
 # Shares of the steps below the knee from which a fit begins.
 KNEES = (0.1, 0.5, 0.9)
@@ -82,11 +84,15 @@ def fit(observed: Sequence[Observed]) -> Fitted:
     Below the knee a token's arithmetic is hidden by the weights, so only a load that gets beyond it, or prompts, tell
     the two apart. A prompt longer than one step's budget isn't modelled. Where one draft length was measured, it can't
     tell what each position costs: a drafter of SEQUENTIAL is then taken to cost the same for each, any other to cost
-    the same for all. Raises ValueError without a trial that had no drafter.
+    the same for all. Raises ValueError where trials without a drafter have fewer than ``FEWEST_PLAIN`` requests.
     Source: the shape is that of ``RoundCost`` and ``DrafterCost``; least squares of log times with a soft L1 loss.
     """
-    if not any(one.drafter == "" for one in observed):
+    plain = [one.steps for one in observed if one.drafter == ""]
+    if not plain:
         raise ValueError("a fit needs at least one trial without speculation")
+    decodes = sum(int((steps.rounds > 0).sum()) for steps in plain)
+    if decodes < FEWEST_PLAIN:
+        raise ValueError(f"a fit needs {FEWEST_PLAIN} requests without speculation, and its trials have {decodes}")
     problem = Problem(observed)
     return problem.fitted(problem.solved())
 

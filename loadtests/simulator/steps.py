@@ -16,7 +16,8 @@ from numpy.typing import NDArray
 from loadtests.traffic.rows import NANOSECONDS
 
 Floats = NDArray[np.float64]
-FEWEST_REQUESTS = 20
+# Of one trial: with fewer, hardly anything is known of what ran beside what.
+FEWEST_REQUESTS = 4
 NEEDED = ("sent_ns", "server_queue_ms", "server_prefill_ms", "server_decode_ms", "prompt_tokens", "output_tokens")
 COLUMNS = (*NEEDED, "first_token_ns", "last_token_ns", "chunks", "draft_tokens", "accepted_tokens", "rounds")
 SAME_MOMENT_S = 1e-5
@@ -94,7 +95,7 @@ def requests_of(records: pa.Table) -> Requests:
         told &= ~np.isnan(columns["rounds"])
     if told.sum() < FEWEST_REQUESTS:
         raise ValueError(
-            f"a fit needs {FEWEST_REQUESTS} completed requests of more than one token with the engine's own times "
+            f"a trial needs {FEWEST_REQUESTS} completed requests of more than one token with the engine's own times "
             f"(server_queue_ms, server_prefill_ms, server_decode_ms), and {int(told.sum())} have them"
         )
     # Cut off before its end, but in the engine's steps until then.

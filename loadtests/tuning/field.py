@@ -104,8 +104,9 @@ class Rules:
     """Fixed with the brief. ``boot_minutes`` is what one boot is expected to take with its start and all its levels
     (the caller may put in what boots took so far). ``same`` is the difference in effect not worth a boot: the race ends
     when no other runner is expected to gain more than that on the leader. ``confidence`` is one-sided: how sure the
-    race must be to let a runner fall. ``first`` runners of each family start, spread over its range of K; later rounds
-    have at most ``abreast`` runners. The leader has ``confirmed`` boots before the race ends, if the budget allows.
+    race must be to let a runner fall. ``first`` draft lengths of each family start, spread over its range of K, and as
+    many of the schedules that are there from the beginning; later rounds have at most ``abreast`` runners. The leader
+    has ``confirmed`` boots before the race ends, if the budget allows.
     """
 
     goals: tuple[Goal, ...]

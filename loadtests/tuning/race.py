@@ -112,15 +112,20 @@ def level_orders(levels: Sequence[str], boots: int) -> list[tuple[str, ...]]:
 
 
 def starters(rules: Rules, runners: Sequence[Runner]) -> list[str]:
-    """Of each family ``first`` runners: its draft lengths cut into as many equal parts, the middle of each."""
+    """Of each family ``first`` draft lengths, and as many of its schedules: whoever wrote one down asked to see it."""
     found: list[str] = []
     for family in dict.fromkeys(one.family for one in runners):
-        of_it = [one for one in runners if one.family == family]
-        fixed = sorted((one for one in of_it if not one.schedule), key=by_length) or sorted(of_it, key=by_length)
-        parts = min(rules.first, len(fixed))
-        middles = (np.arange(parts) + 0.5) * len(fixed) / max(1, parts) - 0.5
-        found += [fixed[round(float(middle))].name for middle in middles]
+        of_it = sorted((one for one in runners if one.family == family), key=by_length)
+        found += far_apart([one.name for one in of_it if not one.schedule], rules.first)
+        found += far_apart([one.name for one in of_it if one.schedule], rules.first)
     return found
+
+
+def far_apart(names: Sequence[str], most: int) -> list[str]:
+    """They are cut into ``most`` equal parts; the middle of each."""
+    parts = min(most, len(names))
+    middles = (np.arange(parts) + 0.5) * len(names) / max(1, parts) - 0.5
+    return [names[round(float(middle))] for middle in middles]
 
 
 def by_length(one: Runner) -> tuple[float, int, str]:

@@ -7,7 +7,7 @@ to be measured as those of a trial are. Predictions order the race; they are evi
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from loadtests.configurations import Speculative
 from loadtests.simulator import Boot, EngineModel, SimulatedTrial
@@ -15,7 +15,7 @@ from loadtests.simulator.acceptance import Acceptance, ClassAcceptance
 from loadtests.simulator.model import Drafter
 from loadtests.simulator.trial import Reading
 from loadtests.traffic.planned import PlannedRequest
-from loadtests.traffic.rows import Row
+from loadtests.traffic.rows import NANOSECONDS, Row
 from loadtests.tuning.cost_model import CostModel, drafter_of
 
 
@@ -44,6 +44,17 @@ class Course:
     drain_s: float
     warm_up_s: float = 0.0
     max_concurrency: int | None = None
+
+    @property
+    def span_s(self) -> float:
+        return self.warm_up_s + self.window_s + self.drain_s
+
+    def shortened(self, share: float) -> "Course":
+        """With the first ``share`` of its window alone, and all of its drain."""
+        window_s = share * self.window_s
+        end_ns = (self.warm_up_s + window_s) * NANOSECONDS
+        kept = [one for one in self.planned if one.planned_ns < end_ns]
+        return replace(self, planned=kept, window_s=window_s)
 
 
 class Rehearsal(Boot):

@@ -103,12 +103,22 @@ def test_records_without_the_engines_own_times_are_refused() -> None:
     records = trial(without_nuisances("cpu-2core"), None)
     column = records.column_names.index("server_decode_ms")
     silent = records.set_column(column, "server_decode_ms", pa.nulls(records.num_rows, pa.float64()))
-    with pytest.raises(ValueError, match=r"a fit needs 20 completed requests .* and 0 have them"):
+    with pytest.raises(ValueError, match=r"a trial needs 4 completed requests .* and 0 have them"):
         fit_costs([silent])
     with pytest.raises(ValueError, match="at least one trial without speculation"):
         fit_costs([])
     with pytest.raises(ValueError, match="need the name of the method"):
         fit_costs([records], [records])
+
+
+def test_many_short_trials_are_fitted_together_where_one_of_them_is_too_few() -> None:
+    records = trial(without_nuisances("cpu-2core"), None)
+    short = [records.slice(first, 8) for first in range(0, 64, 8)]
+    whole = fit_costs([records]).round.seconds(8, 8, 2_000)
+    # Cut out of one trial they miss those that ran beside them.
+    assert fit_costs(short).round.seconds(8, 8, 2_000) == pytest.approx(whole, rel=0.5)
+    with pytest.raises(ValueError, match=r"a fit needs 20 requests without speculation, and its trials have \d+"):
+        fit_costs(short[:1])
 
 
 def test_costs_replace_the_models_and_leave_acceptance_and_memory() -> None:

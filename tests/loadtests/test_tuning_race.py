@@ -83,16 +83,26 @@ def test_every_family_starts() -> None:
     assert set(first.boots) == {"k1", "k3", "k8", "n2", "n4", NONE}
 
 
-def test_a_schedule_of_the_brief_waits_for_the_first_rounds_costs() -> None:
-    schedule = Runner("s1x4-9x0", "eagle3", 4, 2.0, schedule=True)
+def test_a_schedule_that_the_brief_lists_starts_and_one_that_is_proposed_later_waits() -> None:
+    listed, proposed = (Runner(f"s1x4-{end}x0", "eagle3", 4, 2.0, schedule=True) for end in (9, 17))
 
-    first = next_round(RULES, [*RUNNERS, schedule], [], NOTHING, {})
-    then = next_round(RULES, [*RUNNERS, schedule], rounds({"k1": [0.2], "k3": [0.4], "k8": [0.1]}), NOTHING, {})
+    first = next_round(RULES, [*RUNNERS, listed], [], NOTHING, {})
+    seen = rounds({"k1": [0.2], "k3": [0.4], "k8": [0.1], listed.name: [0.3]})
+    then = next_round(RULES, [*RUNNERS, listed, proposed], seen, NOTHING, {})
 
     assert isinstance(first, Round)
     assert isinstance(then, Round)
-    assert schedule.name not in first.boots
-    assert schedule.name in {one.runner for one in then.standings if one.state == "waits"}
+    assert set(first.boots) == {"k1", "k3", "k8", listed.name, NONE}
+    assert proposed.name in {one.runner for one in then.standings if one.state == "waits"}
+
+
+def test_of_many_listed_schedules_no_more_start_than_draft_lengths() -> None:
+    listed = [Runner(f"s1x{k}-9x0", "eagle3", k, k / 2, schedule=True) for k in range(1, 10)]
+
+    first = next_round(RULES, [*RUNNERS, *listed], [], NOTHING, {})
+
+    assert isinstance(first, Round)
+    assert set(first.boots) == {"k1", "k3", "k8", "s1x2-9x0", "s1x5-9x0", "s1x8-9x0", NONE}
 
 
 def test_boots_of_a_round_rotate_the_levels() -> None:
