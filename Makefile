@@ -9,7 +9,7 @@ RUN := $(VENV)/bin
 export OPENBLAS_NUM_THREADS := 1
 
 .PHONY: install install-engine demo demo-headless test test-services test-browser test-engine check bench bench-client \
-	bench-decision bench-tuning format clean
+	bench-decision bench-tuning bench-behaviour bench-behaviour-engine format clean
 
 install: $(VENV)/installed
 install-engine: $(ENGINE)/installed
@@ -84,6 +84,14 @@ bench-decision: install
 # A quarter of an hour of one core; goes on where it was ended. For example BENCH_TUNING="--processes 1", or "--table".
 bench-tuning: install
 	$(RUN)/python -m tests.benchmarks.tuning $(BENCH_TUNING)
+
+# Some hours of two cores; goes on where it was ended. For example BENCH_BEHAVIOUR="--only exact --runs 100", or "--table".
+bench-behaviour: install
+	$(RUN)/python -m tests.benchmarks.behaviour $(BENCH_BEHAVIOUR)
+
+# The whole suite on real vLLM, eight times over: prints what each case came to and how long it took.
+bench-behaviour-engine: install install-engine
+	DJANGO_SETTINGS_MODULE=config.settings $(RUN)/python -m tests.benchmarks.behaviour_on_vllm
 
 format: install
 	$(RUN)/ruff format .

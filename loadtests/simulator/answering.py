@@ -14,19 +14,23 @@ from loadtests.simulator.api import (
     AskedChat,
     AskedCompletion,
     Rejected,
+    StructuredOutputs,
     chat_logprobs,
     completion_logprobs,
     metrics_of,
+    prompt_logprobs,
     usage_of,
 )
+from loadtests.simulator.grammar_text import grammar_text, pattern_text
 from loadtests.simulator.language import Sampling, Spoken, encoded, speak
 from loadtests.simulator.live import Live
 from loadtests.simulator.prompts import natural_length, pieces, prefix_blocks, too_long
-from loadtests.simulator.schema_text import json_text
+from loadtests.simulator.schema_text import json_text, pick
 from loadtests.simulator.sequence import Demand, Sequence
 from loadtests.traffic.arrivals import generator_for
 
 CLASS = "default"
+ANY_OBJECT = {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
 
 
 @dataclass
@@ -94,7 +98,7 @@ class Answering:
         """The chunks of a stream in their order, from all of the request's answers."""
         if work.is_chat:
             for index in range(work.asked.n):
-                yield self.chunk(work, index, {"delta": {"role": "assistant", "content": ""}})
+                yield self.chunk(work, index, {"delta": first_delta(work, index)})
         async with aclosing(self.tokens(work)) as ready:
             async for index, tokens in ready:
                 piece = self.piece(work, index, tokens)
@@ -129,11 +133,16 @@ class Answering:
             async for _ in ready:
                 pass
         choices = [self.choice(work, index) for index in range(work.asked.n)]
-        return self.document(work, choices=choices, suffix="") | self.told_at_the_end(work)
+        told = self.document(work, choices=choices, suffix="") | self.told_at_the_end(work)
+        if (most := work.asked.prompt_logprobs) is not None:
+            # A chat tells of its prompt beside the choices, a completion in each of them.
+            for place in [told] if work.is_chat else choices:
+                place["prompt_logprobs"] = prompt_logprobs(work.asked.prompt, most)
+        return told
 
     def choice(self, work: Work, index: int) -> dict[str, Any]:
         spoken = work.spoken[index]
-        said = {"message": {"role": "assistant", "content": spoken.text}} if work.is_chat else {"text": spoken.text}
+        said = {"message": message(work, index, spoken.text)} if work.is_chat else {"text": spoken.text}
         return {"index": index} | said | self.beside(work, spoken, range(len(spoken.tokens)))
 
     def piece(self, work: Work, index: int, tokens: range) -> dict[str, Any] | None:
@@ -143,6 +152,9 @@ class Answering:
         beside = self.beside(work, spoken, tokens)
         if not text and beside["finish_reason"] is None and beside["logprobs"] is None and "token_ids" not in beside:
             return None
+        if work.asked.called is not None:
+            delta = {"tool_calls": [{"index": 0, "function": {"arguments": text}}]} if text else {}
+            return {"delta": delta} | beside
         return ({"delta": {"content": text}} if work.is_chat else {"text": text}) | beside
 
     def beside(self, work: Work, spoken: Spoken, tokens: range) -> dict[str, Any]:
@@ -180,13 +192,46 @@ def drawing(sampling: Sampling, number: int, index: int) -> Generator:
 
 
 def forced_tokens(asked: AskedChat | AskedCompletion) -> list[int] | None:
-    schema = asked.schema_of_answer
-    if schema is None:
+    constraint = asked.constraint
+    if constraint is None:
         return None
     try:
-        return encoded(json_text(schema, generator_for("language", "schema", asked.content)))
+        text = constrained_text(constraint, generator_for("language", "schema", asked.content))
     except ValueError as error:
         raise Rejected(str(error)) from None
+    if not text.isascii():
+        raise Rejected("the simulator's vocabulary has no character beyond ASCII")
+    return encoded(text)
+
+
+def constrained_text(wanted: StructuredOutputs, draw: Generator) -> str:
+    """Raises ValueError for what the simulator's grammar doesn't know."""
+    if wanted.regex is not None:
+        return pattern_text(wanted.regex, draw)
+    if wanted.grammar is not None:
+        return grammar_text(wanted.grammar, draw)
+    if wanted.choice is not None:
+        return str(pick(wanted.choice, draw))
+    return json_text(ANY_OBJECT if wanted.schema_ is None else wanted.schema_, draw)
+
+
+def call_of(work: Work, index: int) -> dict[str, Any]:
+    return {"id": f"call-{work.id}-{index}", "type": "function"}
+
+
+def message(work: Work, index: int, text: str) -> dict[str, Any]:
+    """A whole answer: a text, or the call of the tool that the request names."""
+    if (name := work.asked.called) is None:
+        return {"role": "assistant", "content": text}
+    call = call_of(work, index) | {"function": {"name": name, "arguments": text}}
+    return {"role": "assistant", "content": None, "tool_calls": [call]}
+
+
+def first_delta(work: Work, index: int) -> dict[str, Any]:
+    if (name := work.asked.called) is None:
+        return {"role": "assistant", "content": ""}
+    call = {"index": 0} | call_of(work, index) | {"function": {"name": name, "arguments": ""}}
+    return {"role": "assistant", "tool_calls": [call]}
 
 
 def logprobs_of(asked: AskedChat | AskedCompletion, spoken: Spoken, tokens: range) -> dict[str, Any] | None:

@@ -1,7 +1,8 @@
 """The OpenAI-compatible requests and answers of the simulated engine, in the words of vLLM. Pure."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -9,7 +10,17 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from loadtests.canonical import digest_of
 from loadtests.simulator.counters import phases
-from loadtests.simulator.language import END_TEXT, SIZE, VOCABULARY, Logits, Sampling, Spoken, log_softmax
+from loadtests.simulator.language import (
+    END_TEXT,
+    SIZE,
+    VOCABULARY,
+    Logits,
+    Sampling,
+    Spoken,
+    bigrams,
+    encoded,
+    log_softmax,
+)
 from loadtests.simulator.model import Speculation
 from loadtests.simulator.prompts import rendered
 from loadtests.simulator.sequence import Sequence as Served
@@ -24,6 +35,23 @@ class Rejected(Exception):
 
 class StreamOptions(BaseModel):
     include_usage: bool = False
+
+
+class StructuredOutputs(BaseModel):
+    """One of these; ``json`` is a schema."""
+
+    model_config = ConfigDict(extra="forbid", protected_namespaces=())
+    schema_: dict[str, Any] | None = Field(None, alias="json")
+    regex: str | None = None
+    choice: list[str] | None = None
+    grammar: str | None = None
+    json_object: bool | None = None
+
+    @model_validator(mode="after")
+    def just_one(self) -> "StructuredOutputs":
+        if len(self.model_dump(exclude_none=True)) != 1:
+            raise ValueError("give one of json, regex, choice, grammar and json_object")
+        return self
 
 
 class Asked(BaseModel):
@@ -49,31 +77,44 @@ class Asked(BaseModel):
     stream: bool = False
     stream_options: StreamOptions | None = None
     response_format: dict[str, Any] | None = None
+    structured_outputs: StructuredOutputs | None = None
     return_token_ids: bool = False
+    include_stop_str_in_output: bool = False
+    bad_words: list[str] | None = None
+    allowed_token_ids: list[int] | None = None
+    prompt_logprobs: int | None = Field(None, ge=0, le=20)
 
     @property
     def include_usage(self) -> bool:
         return self.stream_options is not None and self.stream_options.include_usage
 
     @property
-    def schema_of_answer(self) -> dict[str, Any] | None:
-        """The JSON schema that the answer must follow, if any; any object for ``json_object``."""
+    def called(self) -> str | None:
+        """The tool that the answer has to call, if any."""
+        return None
+
+    @property
+    def constraint(self) -> StructuredOutputs | None:
+        """What the answer must follow, if anything; any object for ``json_object``."""
         asked = self.response_format or {"type": "text"}
         if asked.get("type") == "json_object":
-            return {"type": "object", "properties": {"answer": {"type": "string"}}, "required": ["answer"]}
+            return StructuredOutputs(json_object=True)
         if asked.get("type") != "json_schema":
-            return None
+            return self.structured_outputs
         schema = (asked.get("json_schema") or {}).get("schema")
         if not isinstance(schema, dict):
             raise Rejected("response_format: json_schema needs a schema")
-        return schema
+        return StructuredOutputs(json=schema)
 
     def sampling(self, max_tokens: int, speculating: bool) -> Sampling:
         if speculating and (self.min_p or self.logit_bias):
             # As vLLM does with speculative decoding (shared by all its runners).
             raise Rejected("The min_p and logit_bias sampling parameters are not supported with speculative decoding.")
-        if any(not 0 <= token < SIZE for token in (*self.stop_token_ids, *(self.logit_bias or {}))):
+        named = (*self.stop_token_ids, *(self.logit_bias or {}), *(self.allowed_token_ids or ()))
+        if any(not 0 <= token < SIZE for token in named):
             raise Rejected(f"a token id lies outside the vocabulary of {SIZE}")
+        if self.allowed_token_ids == []:
+            raise Rejected("allowed_token_ids is not None and empty!")
         if self.min_tokens > max_tokens:
             raise Rejected(f"min_tokens {self.min_tokens} is above max_tokens {max_tokens}")
         return Sampling(
@@ -88,7 +129,16 @@ class Asked(BaseModel):
             stop=stops(self.stop),
             stop_token_ids=tuple(self.stop_token_ids),
             logit_bias=self.logit_bias or {},
+            include_stop=self.include_stop_str_in_output,
+            bad_words=tuple(tokens for word in self.bad_words or () for tokens in as_tokens(word) if tokens),
+            allowed=tuple(self.allowed_token_ids or ()),
         )
+
+
+def as_tokens(word: str) -> Iterator[tuple[int, ...]]:
+    """At the beginning of a text, and behind a space."""
+    for text in (word.lstrip(), f" {word.lstrip()}"):
+        yield tuple(encoded(text))
 
 
 def stops(asked: str | list[str] | None) -> tuple[str, ...]:
@@ -110,16 +160,54 @@ class ChatMessage(BaseModel):
         return self.content or ""
 
 
+class Function(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    name: str
+    parameters: dict[str, Any] = {"type": "object", "properties": {}}
+
+
+class Tool(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    function: Function
+
+
+class NamedFunction(BaseModel):
+    name: str
+
+
+class NamedTool(BaseModel):
+    model_config = ConfigDict(extra="allow")
+    function: NamedFunction
+
+
 class AskedChat(Asked):
     messages: list[ChatMessage] = Field(min_length=1)
     max_completion_tokens: int | None = Field(None, ge=1)
     logprobs: bool = False
     top_logprobs: int = Field(0, ge=0, le=20)
+    tools: list[Tool] | None = None
+    tool_choice: str | NamedTool | None = None
 
     @model_validator(mode="after")
     def newer_name(self) -> "AskedChat":
         self.max_tokens = self.max_completion_tokens or self.max_tokens
         return self
+
+    @property
+    def called(self) -> str | None:
+        """A tool that is named, or the first where one is required; left to itself the model calls none."""
+        if isinstance(self.tool_choice, NamedTool):
+            return self.tool_choice.function.name
+        return self.tools[0].function.name if self.tools and self.tool_choice == "required" else None
+
+    @property
+    def constraint(self) -> StructuredOutputs | None:
+        if self.called is None:
+            return super().constraint
+        wanted = [one.function.parameters for one in self.tools or () if one.function.name == self.called]
+        if not wanted:
+            raise Rejected(f"tool_choice: there is no tool {self.called}")
+        return StructuredOutputs(json=wanted[0])
 
     @property
     def prompt(self) -> str:
@@ -146,6 +234,18 @@ class AskedCompletion(Asked):
     @property
     def most_logprobs(self) -> int | None:
         return self.logprobs
+
+
+class AskedTokens(BaseModel):
+    """Of a text, from ``/tokenize``."""
+
+    prompt: str
+
+
+class AskedText(BaseModel):
+    """Of tokens, from ``/detokenize``."""
+
+    tokens: list[int]
 
 
 def usage_of(prompt_tokens: int, output_tokens: int) -> dict[str, int]:
@@ -231,3 +331,21 @@ def completion_logprobs(spoken: Spoken, tokens: range, most: int) -> dict[str, A
         told["top_logprobs"].append({written(one): logprob(logprobs, one) for one in shown} if most else None)
         offset += len(spoken.texts[index])
     return told
+
+
+def prompt_logprobs(prompt: str, most: int) -> list[dict[str, Any] | None]:
+    """Of each token of the prompt but the first, by what stands before it; the prompt's own token is always among
+    them, as in vLLM."""
+    tokens = encoded(prompt)
+    told: list[dict[str, Any] | None] = [None]
+    for before, token in pairwise(tokens):
+        logprobs = log_softmax(bigrams()[before])
+        ranks = {int(one): rank for rank, one in enumerate(np.argsort(-logprobs, kind="stable"), 1)}
+        shown = dict.fromkeys([token, *best(logprobs, most)])
+        told.append(
+            {
+                str(one): {"logprob": logprob(logprobs, one), "rank": ranks[one], "decoded_token": written(one)}
+                for one in shown
+            }
+        )
+    return told[: len(tokens)]

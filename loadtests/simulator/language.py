@@ -65,12 +65,16 @@ class Sampling:
     frequency_penalty: float = 0.0
     repetition_penalty: float = 1.0
     logit_bias: dict[int, float] = field(default_factory=dict)
+    include_stop: bool = False
+    # As tokens: none of them may be completed.
+    bad_words: tuple[tuple[int, ...], ...] = ()
+    allowed: tuple[int, ...] = ()
 
     @property
     def is_plain(self) -> bool:
-        """Neither penalties nor bias."""
+        """Neither penalties nor bias, and nothing forbidden."""
         penalties = (self.presence_penalty, self.frequency_penalty, self.repetition_penalty - 1)
-        return not any(penalties) and not self.logit_bias
+        return not any(penalties) and not self.logit_bias and not self.bad_words and not self.allowed
 
 
 @dataclass(frozen=True)
@@ -158,7 +162,7 @@ def reason_to_stop(token: int, text: str, searched: int, sampling: Sampling) -> 
     # The one that begins first wins, whichever was named first.
     found = [(text.find(stop, max(0, searched - len(stop) + 1)), stop) for stop in sampling.stop]
     at, stop = min(((at, stop) for at, stop in found if at >= 0), default=(-1, ""))
-    return Stopped(stop, cut=at) if at >= 0 else None
+    return Stopped(stop, cut=at + (len(stop) if sampling.include_stop else 0)) if at >= 0 else None
 
 
 def spoken(
@@ -224,7 +228,8 @@ def choose(logits: Logits, said: Sequence[int], sampling: Sampling, draw: Genera
 
 
 def penalised(logits: Logits, said: Sequence[int], sampling: Sampling) -> Logits:
-    """OpenAI's presence and frequency penalties, the repetition penalty of Keskar et al. (CTRL, 2019), and bias."""
+    """OpenAI's presence and frequency penalties, the repetition penalty of Keskar et al. (CTRL, 2019), bias, and what
+    is forbidden."""
     if sampling.is_plain:
         return logits
     logits = logits.copy()
@@ -236,6 +241,13 @@ def penalised(logits: Logits, said: Sequence[int], sampling: Sampling) -> Logits
     logits -= sampling.frequency_penalty * counts + sampling.presence_penalty * seen
     for token, bias in sampling.logit_bias.items():
         logits[token] += bias
+    for *before, last in sampling.bad_words:
+        if list(said[len(said) - len(before) :]) == before:
+            logits[last] = IMPOSSIBLE
+    if sampling.allowed:
+        others = np.ones(SIZE, bool)
+        others[list(sampling.allowed)] = False
+        logits[others] = IMPOSSIBLE
     return logits
 
 

@@ -11,13 +11,14 @@ from typing import Any, TypeVar
 import click
 import uvloop
 from aiohttp import web
-from pydantic import ValidationError
+from pydantic import BaseModel, ValidationError
 
 from loadtests.configurations import EngineArguments, Speculative
 from loadtests.simulator.answering import Answering
-from loadtests.simulator.api import Asked, AskedChat, AskedCompletion, Rejected
+from loadtests.simulator.api import AskedChat, AskedCompletion, AskedText, AskedTokens, Rejected
 from loadtests.simulator.engine import Engine
 from loadtests.simulator.exposition import metrics_text
+from loadtests.simulator.language import SIZE, decoded, encoded
 from loadtests.simulator.live import Live
 from loadtests.simulator.model import EngineModel, read_model, speculation_of
 from loadtests.simulator.pace import Pace
@@ -28,7 +29,7 @@ VERSION = "simulated-1"
 MAX_BODY_BYTES = 64 << 20
 ANSWERING = web.AppKey("answering", Answering)
 LIVE = web.AppKey("live", Live)
-Kind = TypeVar("Kind", bound=Asked)
+Kind = TypeVar("Kind", bound=BaseModel)
 
 
 def error_document(message: str) -> dict[str, Any]:
@@ -97,6 +98,20 @@ async def documents(answering: Answering, asked: AskedChat | AskedCompletion) ->
             yield chunk
 
 
+async def tokenize(request: web.Request) -> web.Response:
+    asked = await asked_of(request, AskedTokens)
+    tokens = encoded(asked.prompt)
+    limit = request.app[ANSWERING].card["max_model_len"]
+    return web.json_response({"count": len(tokens), "max_model_len": limit, "tokens": tokens})
+
+
+async def detokenize(request: web.Request) -> web.Response:
+    asked = await asked_of(request, AskedText)
+    if any(not 0 <= token < SIZE for token in asked.tokens):
+        return web.json_response(error_document(f"a token id lies outside the vocabulary of {SIZE}"), status=400)
+    return web.json_response({"prompt": decoded(asked.tokens)})
+
+
 async def models(request: web.Request) -> web.Response:
     return web.json_response({"object": "list", "data": [request.app[ANSWERING].card]})
 
@@ -123,6 +138,8 @@ def application(
     app[ANSWERING] = Answering(live, model=model, fingerprint=fingerprint or engine.model.digest)
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_post("/v1/completions", completions)
+    app.router.add_post("/tokenize", tokenize)
+    app.router.add_post("/detokenize", detokenize)
     routes: dict[str, Callable[[web.Request], Awaitable[web.Response]]] = {
         "/v1/models": models,
         "/version": version,

@@ -361,7 +361,7 @@ def page(every: Sequence[dict[str, Any]]) -> str:
         "Written by `make bench-client` (`tests/benchmarks/client.py`). One server that answers at once, in streams",
         f"of {how['tokens']} tokens {how['gap_ms']:g} ms apart, on one core; each client on the other core, in turn,",
         "at a constant rate; shown is the run with the middle lag. The lag is counted from the moments at which the",
-        "server received the requests: what a client says of itself isn't in it. Ours is the whole `draftproof replay`:",
+        "server received the requests: what a client says of itself isn't in it. Ours is all of `draftproof replay`:",
         "token ids counted, answers hashed, evidence written. Figures compare within a measurement, not across: these",
         "are virtual machines of two cores, and one may be several times slower than the next.",
         "",

@@ -229,7 +229,9 @@ def planned(family: str, number: int, purpose: Purpose, pair: int) -> tuple[list
     place = Place(family, number, purpose, pair, "baseline")
     start = place.seed("rows") % ROWS
     pool = (rows()[start:] + rows()[:start])[:MOST_REQUESTS]
-    return plan_level(pool, level(), seed=place.seed("segment"), prefix=f"p{pair}"), {}
+    # Another content seed makes other texts of them: in the part they would be other rows.
+    own = [(pair * ROWS + number, row) for number, row in pool]
+    return plan_level(own, level(), seed=place.seed("segment"), prefix=f"p{pair}"), {}
 
 
 def run_boot(spread: float, place: Place, drafter: Drafter | None) -> tuple[Boot, SimulatedTrial]:

@@ -70,8 +70,8 @@ def sweep_minutes(truth: Truth) -> float:
 
 def rules_of(truth: Truth) -> Rules:
     boot_minutes = (START_S[truth.engine] + trials_s(truth)) / 60
-    # A little less, as the last boots may take longer than those before them.
-    third = 0.99 * sweep_minutes(truth) / 3
+    # Somewhat less, as the last boots may take longer than those before them.
+    third = 0.96 * sweep_minutes(truth) / 3
     return Rules(GOALS, Amount(third, 100, third), boot_minutes)
 
 

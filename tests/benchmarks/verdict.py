@@ -17,7 +17,15 @@ from decisions.commands.directories import Place, evidence_in
 from decisions.rules.brief import Brief, parse_brief
 from decisions.rules.verdict import verdict_content
 from loadtests.canonical import canonical, digest
-from loadtests.evidence.manifest import Counters, Digests, Manifest, manifest_content, this_client, this_host, timestamp
+from loadtests.evidence.manifest import (
+    Digests,
+    Manifest,
+    counters_around,
+    manifest_content,
+    this_client,
+    this_host,
+    timestamp,
+)
 from loadtests.evidence.records import RequestRecord, records_content
 from loadtests.evidence.summary import summarise
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
@@ -161,7 +169,7 @@ def write(brief: Brief, place: Place, level: str, number: int, directory: Path) 
         lag_ms=summary["lag_ms"],
         fingerprints={configuration: A_TRIAL},
         engine={"server_id": f"{place.name}", "kv_cache_tokens": 90_000},
-        counters=Counters(before={}, after={}, difference=difference),
+        counters=counters_around(dict.fromkeys(difference, 0.0), difference),
         client=this_client(["benchmark"]),
         neighbour_cpu_share=0.01,
     )

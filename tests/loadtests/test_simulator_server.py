@@ -3,6 +3,7 @@
 import asyncio
 import json
 import math
+import re
 import signal
 import subprocess
 import sys
@@ -363,3 +364,90 @@ def test_the_program_refuses_what_it_can_t_simulate(arguments: list[str], said: 
     ended = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert ended.returncode == 1
     assert said in ended.stderr
+
+
+TRAIN = {
+    "type": "object",
+    "properties": {"line": {"enum": ["mill", "harbour"]}, "cars": {"type": "integer", "minimum": 1, "maximum": 9}},
+    "required": ["line", "cars"],
+}
+
+
+async def test_a_tool_that_is_named_is_called_the_same_streamed_and_whole(speculating: Served) -> None:
+    tool = {"type": "function", "function": {"name": "announce", "parameters": TRAIN}}
+    fields: dict[str, Any] = {"tools": [tool], "tool_choice": {"type": "function", "function": {"name": "announce"}}}
+    (choice,) = (await speculating.chat(**fields))["choices"]
+    (call,) = choice["message"]["tool_calls"]
+    assert choice["message"]["content"] is None
+    assert call["function"]["name"] == "announce"
+    assert set(json.loads(call["function"]["arguments"])) == {"line", "cars"}
+    chunks = await speculating.chat(**fields, stream=True)
+    deltas = [one["choices"][0]["delta"] for one in chunks]
+    pieces = [call["function"]["arguments"] for delta in deltas for call in delta.get("tool_calls", ())]
+    assert "".join(pieces) == call["function"]["arguments"]
+    status, _ = await speculating.post(
+        "/v1/chat/completions", messages=[{"role": "user", "content": "x"}], **fields | {"tools": []}
+    )
+    assert status == 400
+
+
+@pytest.mark.parametrize(
+    ("constraint", "pattern"),
+    [
+        ({"regex": r"(north|south)-[0-9]{2,3}x?"}, r"(north|south)-[0-9]{2,3}x?"),
+        ({"choice": ["red", "green"]}, "red|green"),
+        (
+            {"grammar": 'root ::= "sum " term " + " term\nterm ::= [1-9] [0-9] | "zero"'},
+            r"sum ([1-9]\d|zero) \+ ([1-9]\d|zero)",
+        ),
+    ],
+)
+async def test_a_constraint_is_followed(plain: Served, constraint: dict[str, Any], pattern: str) -> None:
+    for prompt in ("one", "two", "three"):
+        answer = await plain.chat(prompt, structured_outputs=constraint, max_tokens=100)
+        assert re.fullmatch(pattern, answer["choices"][0]["message"]["content"])
+
+
+@pytest.mark.parametrize(
+    "constraint",
+    [{"regex": "("}, {"regex": "^a$"}, {"grammar": "root = a"}, {"grammar": "root ::= root"}, {"choice": ["ü"]}, {}],
+)
+async def test_a_constraint_that_is_not_known_is_refused(plain: Served, constraint: dict[str, Any]) -> None:
+    messages = [{"role": "user", "content": "x"}]
+    status, _ = await plain.post("/v1/chat/completions", messages=messages, structured_outputs=constraint)
+    assert status == 400
+
+
+async def test_what_is_forbidden_does_not_come(plain: Served) -> None:
+    fields: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True, "return_token_ids": True}
+    free = (await plain.chat(**fields))["choices"][0]
+    word = next(VOCABULARY[token] for token in free["token_ids"] if VOCABULARY[token].startswith(" "))
+    banned = (await plain.chat(**fields, bad_words=[word.strip()]))["choices"][0]
+    assert word not in {VOCABULARY[token] for token in banned["token_ids"]}
+    allowed = sorted(set(free["token_ids"]))[::2]
+    kept = (await plain.chat(**fields, allowed_token_ids=allowed))["choices"][0]
+    assert set(kept["token_ids"]) <= set(allowed)
+
+
+async def test_a_stop_string_stays_where_it_is_asked_to(plain: Served) -> None:
+    text = (await plain.chat(temperature=0, max_tokens=40))["choices"][0]["message"]["content"]
+    stop = text[30:36]
+    answer = await plain.chat(temperature=0, max_tokens=40, stop=[stop], include_stop_str_in_output=True)
+    assert answer["choices"][0]["message"]["content"] == text[: text.index(stop) + len(stop)]
+
+
+async def test_a_text_is_its_tokens_and_back(plain: Served) -> None:
+    status, told = await plain.post("/tokenize", prompt="the old river.")
+    assert (status, told["count"]) == (200, len(told["tokens"]))
+    assert await plain.post("/detokenize", tokens=told["tokens"]) == (200, {"prompt": "the old river."})
+    assert (await plain.post("/detokenize", tokens=[100_000]))[0] == 400
+
+
+async def test_the_prompt_has_log_probabilities_but_for_its_first_token(plain: Served) -> None:
+    answer = await plain.chat("old", max_tokens=2, prompt_logprobs=2)
+    first, *others = answer["prompt_logprobs"]
+    assert first is None
+    for one in others:
+        assert 2 <= len(one) <= 3
+        assert all(told["logprob"] <= 0 for told in one.values())
+    assert "prompt_logprobs" not in await plain.chat("old", max_tokens=2)

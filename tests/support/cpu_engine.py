@@ -2,8 +2,12 @@
 
 import json
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+from django.conf import settings
 
 from loadtests.configurations import (
     Checkpoint,
@@ -14,7 +18,8 @@ from loadtests.configurations import (
     Speculative,
 )
 from workers.engines.base import RunningEngine
-from workers.engines.vllm import installed_runtime
+from workers.engines.vllm import installed_runtime, start
+from workers.target import find_checkpoint, prepare_demo_target
 
 
 def cpu_configuration(
@@ -39,3 +44,21 @@ def complete(engine: RunningEngine, prompt: str, **asked: Any) -> dict[str, Any]
     )
     with urllib.request.urlopen(request, timeout=300) as answer:  # noqa: S310 - the loopback address
         return dict(json.load(answer))
+
+
+@contextmanager
+def cpu_engine(directory: Path, speculative: Speculative | None, **arguments: Any) -> Iterator[RunningEngine]:
+    """The demo target, served until the end of the block."""
+    engine_python, models = Path(settings.ENGINE_PYTHON), Path(settings.MODELS_DIR)
+    target = prepare_demo_target(models, engine_python)
+    engine = start(
+        cpu_configuration(target, engine_python, speculative, **arguments),
+        engine_python=engine_python,
+        model_path=find_checkpoint(models, target),
+        drafter_path=None,
+        directory=directory,
+    )
+    try:
+        yield engine
+    finally:
+        engine.stop()

@@ -1,0 +1,1 @@
+"""The cases of the registry, grouped by what they ask about."""
