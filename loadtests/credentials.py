@@ -7,8 +7,11 @@ import re
 from collections.abc import Iterable, Iterator
 
 HIDDEN = "[hidden]"
+# What is hidden makes a text shorter, so more of it is looked at than is kept.
+ROOM = 10
 # What an address, with a user before it, stands in: a password may hold what an address may not.
 UNBROKEN = re.compile(r"[^\s\"'<>]+")
+BREAK = re.compile(r"[\s\"'<>]")
 SEGMENT = re.compile(r"[^/?#@]*+")
 PORT = re.compile(r"\d{1,5}[/?#]")
 # The same where an address has no scheme, and is known to be one.
@@ -61,6 +64,17 @@ def without_credentials(text: str) -> str:
     for pattern in (BEARER, KEY):
         text = pattern.sub(rf"\1{HIDDEN}", text)
     return text
+
+
+def beginning_without_credentials(text: str, length: int) -> str:
+    """The first ``length`` characters of what is left of a text, of which no more is gone through than that takes. What
+    tells a credential may lie behind the end of that, as the @ after a password does: so the word that goes on there is
+    hidden, unless no text so far names a credential."""
+    looked_at = text[: ROOM * length]
+    if len(looked_at) < len(text) and SIGNS.search(looked_at):
+        last = BREAK.split(looked_at)[-1]
+        looked_at = looked_at[: len(looked_at) - len(last)] + HIDDEN
+    return without_credentials(looked_at)[:length]
 
 
 def without_named(text: str) -> Iterator[str]:

@@ -2,8 +2,8 @@
 
 from functools import lru_cache
 
+from loadtests.evidence.ahead import source
 from loadtests.evidence.store import EvidenceStore
-from loadtests.evidence.stores import evidence_store
 from loadtests.models import TrafficPart
 from loadtests.traffic.part_index import PartIndex, read_index
 
@@ -12,7 +12,12 @@ MOST_HELD = 16
 
 def index_of(part: TrafficPart) -> PartIndex | None:
     """None for a part that was stored before there were indexes. Raises EvidenceMissing or EvidenceDamaged."""
-    return held(evidence_store(), part.index_digest) if part.index_digest else None
+    if not part.index_digest:
+        return None
+    known = source()
+    return (
+        held(known, part.index_digest) if isinstance(known, EvidenceStore) else read_index(known.get(part.index_digest))
+    )
 
 
 # By its digest: what an index says never changes.

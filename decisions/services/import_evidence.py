@@ -4,7 +4,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -22,12 +22,15 @@ from decisions.services.people import person
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests import uploads
-from loadtests.credentials import without_credentials
+from loadtests.canonical import digest
+from loadtests.credentials import beginning_without_credentials
 from loadtests.evidence.foreign import EvidenceRefused, ImportedManifest
 from loadtests.evidence.foreign import import_evidence as read_here
 from loadtests.evidence.records import read_records
-from loadtests.evidence.stores import evidence_store
+from loadtests.evidence.store import digest_of_file
 from loadtests.journal import act
+from loadtests.naming import Held
+from loadtests.services.import_traffic import kept, name_files, naming
 
 # Once there is a verdict, what its owner has read no longer changes.
 OPEN = (DRAFT, FROZEN, MEASURING)
@@ -37,6 +40,9 @@ PAGE_LIMIT_S = 120
 # For the process itself, should nobody be there to end it.
 PAST_THE_LIMIT_S = 10
 RUNS_LISTED = 20
+LONGEST_NOTE = 300
+# A page waits so long for files that are being removed.
+NAMING_PATIENCE_S = 30.0
 # What tells the runs of a file apart, under the tools' names.
 TELLING = ("type_", "rate", "request_rate", "streams", "max_concurrency", "concurrency")
 
@@ -104,10 +110,11 @@ def import_evidence(
         except EvidenceRefused as error:
             raise Refused(str(error)) from None
         chosen = chosen_run(runs, place / "runs", run)
-        trial = stored(place / "runs" / chosen["directory"], chosen)
-    trial.revision, trial.arm, trial.level, trial.imported_by = revision, arm, level, by.username
-    trial.note = without_credentials(note)
-    record(trial, by)
+        trial, files = trial_in(place / "runs" / chosen["directory"], chosen)
+        trial.revision, trial.arm, trial.level, trial.imported_by = revision, arm, level, by.username
+        trial.note = beginning_without_credentials(note, LONGEST_NOTE)
+        with kept(files, place), naming(files, patience_s=NAMING_PATIENCE_S) as lock:
+            record(trial, by, files, lock)
     return trial
 
 
@@ -154,20 +161,23 @@ def told_apart(directory: Path, run: dict[str, Any]) -> str:
     return ", ".join([f"{planned} requests", *settings])
 
 
-def stored(directory: Path, summary: dict[str, Any]) -> ImportedTrial:
-    store = evidence_store()
+def trial_in(directory: Path, summary: dict[str, Any]) -> tuple[ImportedTrial, dict[str, Path]]:
+    """The trial of a run's directory, and the files that it names, by their digests."""
     content = (directory / "manifest.json").read_bytes()
     manifest = ImportedManifest.model_validate_json(content)
     records = directory / "records.parquet"
-    return ImportedTrial(
+    records_digest = digest_of_file(records) if records.exists() else ""
+    trial = ImportedTrial(
         tool=manifest.source.tool,
         file_name=manifest.source.file[:200],
         file_digest=manifest.source.sha256,
         run=manifest.source.run,
         summary=summary_of(manifest, summary, tokens_in(records)),
-        records_digest=store.put_file(records) if records.exists() else "",
-        manifest_digest=store.put(content),
+        records_digest=records_digest,
+        manifest_digest=digest(content),
     )
+    files = {trial.manifest_digest: directory / "manifest.json"}
+    return trial, files | ({records_digest: records} if records_digest else {})
 
 
 def summary_of(manifest: ImportedManifest, told: dict[str, Any], tokens: int | None) -> dict[str, Any]:
@@ -205,7 +215,7 @@ def tokens_in(records: Path) -> int | None:
     return int(pc.sum(table["output_tokens"]).as_py() or 0)
 
 
-def record(trial: ImportedTrial, by: Account) -> None:
+def record(trial: ImportedTrial, by: Account, files: Collection[str], lock: Held) -> None:
     revision = trial.revision
     with act():
         check_open(BriefRevision.objects.only("state").get(pk=revision.pk))
@@ -216,6 +226,7 @@ def record(trial: ImportedTrial, by: Account) -> None:
                 f"run {known.run} of this file stands here already as {arm_said(known.arm)} at {known.level} (imported "
                 f"trial {known.pk}): set that one aside first"
             )
+        name_files(files, lock)
         trial.save(force_insert=True)
         # Whoever brings evidence has a hand in what is decided.
         revision.run_starters.add(by)

@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 import pyarrow as pa
 
+from loadtests.commands.printing import print_result
 from loadtests.evidence.directories import UnusableEvidence, boots_in, kept_trial
 from loadtests.simulator.fitting import fit_costs
 
@@ -34,4 +35,4 @@ def fit_costs_command(plain: tuple[Path, ...], speculating: tuple[Path, ...], me
         found = fit_costs(records_in(plain), records_in(speculating), method=method)
     except (UnusableEvidence, ValueError) as error:
         raise Unusable(str(error)) from None
-    click.echo(json.dumps(found.model_dump(mode="json", by_alias=True), indent=2))
+    print_result(json.dumps(found.model_dump(mode="json", by_alias=True), indent=2))

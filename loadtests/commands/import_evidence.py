@@ -6,6 +6,7 @@ from pathlib import Path
 import click
 
 from loadtests.apart import bound
+from loadtests.commands.printing import print_result
 from loadtests.evidence.foreign import FORMATS, EvidenceRefused, import_evidence
 
 
@@ -32,7 +33,8 @@ def import_evidence_command(file: Path, format_: str, out: Path, bounds: tuple[i
 
     Writes one directory a run: manifest.json, and records.parquet where requests are told one by one. Imported
     evidence is shown and compared, and never carries an approval: the manifest says what it lacks. Exit status: 0 when
-    the file was imported; 2 when it is refused, 3 when memory is too short for it, and nothing was written.
+    the file was imported; 2 when it is refused, 3 when memory is too short for it, and nothing was written; 7 when it
+    was imported and the summary could not be printed.
     """
     if bounds:
         bound(parent=bounds[0], seconds=bounds[1], memory_bytes=bounds[2])
@@ -46,4 +48,4 @@ def import_evidence_command(file: Path, format_: str, out: Path, bounds: tuple[i
         raise Refused(f"{where}: {error.strerror or error}") from None
     except MemoryError:
         raise OutOfMemory("memory is too short to read it") from None
-    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
+    print_result(json.dumps(summary, indent=2, ensure_ascii=False))

@@ -9,6 +9,7 @@ from typing import Any
 
 import click
 
+from loadtests.commands.printing import print_result
 from loadtests.redacting import look_in_working_directory, redaction_of
 from loadtests.traffic.importers import (
     FORMAT_NAMES,
@@ -103,8 +104,7 @@ def import_traffic(file: Path, out: Path, **options: Any) -> None:
             document = import_file(wanted_of(file, **options), out)
     except (ImportRefused, OSError) as error:
         raise Refused(spelt_out(str(error))) from None
-    # As UTF-8, whatever the terminal's encoding: it is a document.
-    click.echo(json.dumps({**document, "out": spelt_out(str(out))}, indent=2, ensure_ascii=False).encode())
+    print_result(json.dumps({**document, "out": spelt_out(str(out))}, indent=2, ensure_ascii=False))
 
 
 @contextmanager

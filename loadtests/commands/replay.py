@@ -1,24 +1,24 @@
 """``draftproof replay``: the load generator alone, against any OpenAI-compatible server."""
 
-import asyncio
 import fcntl
 import json
-import math
 import os
-import signal
 import sys
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, NoReturn
 
 import click
 import uvloop
 from pydantic import ValidationError
 
 from loadtests.canonical import digest
+from loadtests.commands.numbers import Number, number_for
+from loadtests.commands.printing import UNPRINTED, print_result
+from loadtests.commands.signals import Signals, heard_signals
 from loadtests.evidence.manifest import Digests, Manifest, manifest_content, named, this_client, timestamp
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import make_directory, write_durably
@@ -74,7 +74,6 @@ class Replay:
     endpoint: Endpoint
     # None: where the server is known to tell them.
     token_ids: bool | None
-    deadlines: dict[str, Deadline]
     processes: int
     think_s: float | None
 
@@ -203,14 +202,12 @@ def check(wanted: Replay) -> None:
     asked = wanted.endpoint
     for row in {id(one.traffic_row): one.traffic_row for one in wanted.planned}.values():
         request_body(row, asked.model, api=asked.api)
-    if wanted.deadlines and not asked.stream:
+    if wanted.level.deadlines and not asked.stream:
         raise ValueError("a whole answer tells no first token, so no deadline can be judged: leave --no-stream out")
     if wanted.processes > 1 and wanted.level.max_concurrency is not None:
         raise ValueError(
             "--max-concurrency needs one client process, for its slots are one queue: leave --processes out"
         )
-    if wanted.think_s is not None and not 0 <= wanted.think_s < math.inf:
-        raise ValueError(f"--think-time {wanted.think_s:g} is no time: give seconds from 0")
     if wanted.processes > 1 and wanted.think_s is not None:
         raise ValueError("--think-time needs one client process: leave --processes out")
 
@@ -224,6 +221,12 @@ def check_out(out: Path) -> None:
             raise Unusable(f"{out} is there and not empty: evidence is never written over")
     except OSError as error:
         raise no_directory(out, error) from None
+
+
+def check_model(model: str) -> None:
+    check_text("--model", model)
+    if not model.strip():
+        raise Unusable("--model is empty: give the name under which the server knows the model")
 
 
 def check_text(option: str, value: str) -> None:
@@ -342,22 +345,10 @@ def endpoint_of(wanted: Replay, found: Reached) -> Endpoint:
     return replace(wanted.endpoint, token_ids=found.token_ids if wanted.token_ids is None else wanted.token_ids)
 
 
-def told_to_stop() -> asyncio.Event:
-    """Set by Ctrl-C, a plain kill or a closed terminal, for as long as the loop runs: none of them may cost what was
-    measured."""
-    stop = asyncio.Event()
-    for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        # Whoever started it with nohup wants it to go on.
-        if signal.getsignal(one) is not signal.SIG_IGN:
-            asyncio.get_running_loop().add_signal_handler(one, stop.set)
-    return stop
-
-
-async def run(wanted: Replay) -> tuple[Reached, TrialRun, bool]:
+async def run(wanted: Replay, signals: Signals) -> tuple[Reached, TrialRun, bool]:
     """What the server said of itself, what was recorded, and whether a process of ours was lost on the way."""
     found = await reached(wanted.endpoint)
     endpoint = endpoint_of(wanted, found)
-    stop = told_to_stop()
     limits: dict[str, Any] = {
         "level": wanted.level.name,
         "window_s": wanted.level.duration_s,
@@ -365,7 +356,7 @@ async def run(wanted: Replay) -> tuple[Reached, TrialRun, bool]:
         "warm_up_s": wanted.level.warm_up_s,
         "max_concurrency": wanted.level.max_concurrency,
         "on_progress": show if sys.stderr.isatty() else None,
-        "stop": stop,
+        "stop": signals.stop(),
     }
     if wanted.processes == 1:
         return found, await run_trial(wanted.planned, endpoint, think_s=wanted.think_s, **limits), False
@@ -408,7 +399,7 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     """Write plan, records and manifest, in this order, and give the summary."""
     plan, records = plan_content(wanted.planned, wanted.level), records_content(trial.records)
     digests = Digests(plan=digest(plan), records=digest(records), part=part_digest(wanted.rows))
-    summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.deadlines)
+    summary = summarise(trial.records, window_s=trial.window_s, deadlines=wanted.level.deadlines)
     manifest = manifest_content(manifest_of(wanted, found, trial, digests, summary, command))
     kept = kept_in(out, [("plan.json", plan), ("records.parquet", records), ("manifest.json", manifest)])
     return summary | {
@@ -421,10 +412,11 @@ def keep(wanted: Replay, found: Reached, trial: TrialRun, out: Path, command: Se
     }
 
 
-async def run_and_keep(wanted: Replay, out: Path, command: Sequence[str]) -> tuple[dict[str, Any], bool]:
-    """The summary, and whether a process of ours was lost. What was measured is written while signals are still heard:
-    a second one would cost it otherwise."""
-    server, trial, lost = await run(wanted)
+async def run_and_keep(
+    wanted: Replay, out: Path, command: Sequence[str], signals: Signals
+) -> tuple[dict[str, Any], bool]:
+    """The summary, and whether a process of ours was lost."""
+    server, trial, lost = await run(wanted, signals)
     return keep(wanted, server, with_lateness(trial), out, command), lost
 
 
@@ -435,25 +427,65 @@ async def run_and_keep(wanted: Replay, out: Path, command: Sequence[str]) -> tup
 @click.option("--model", required=True, help="Model name to ask for.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
 @click.option("--arrival", "process", default="replay", type=click.Choice(list(NEEDS)), help="When requests leave.")
-@click.option("--rate", type=float, help="Requests per second (not for replay); those of the bursts for on-off.")
-@click.option("--cv", type=float, help="Coefficient of variation of the gaps (gamma alone).")
-@click.option("--on", "on_s", type=float, help="Seconds that a burst lasts (on-off alone).")
-@click.option("--off", "off_s", type=float, help="Seconds between two bursts (on-off alone).")
-@click.option("--rate-off", default=0.0, help="Requests per second between bursts (on-off alone).")
-@click.option("--rate-to", type=float, help="Requests per second at the window's end (ramp alone).")
+@click.option(
+    "--rate",
+    type=number_for(Arrival, "rate"),
+    help="Requests per second (not for replay); those of the bursts for on-off.",
+)
+@click.option("--cv", type=number_for(Arrival, "cv"), help="Coefficient of variation of the gaps (gamma alone).")
+@click.option("--on", "on_s", type=number_for(Arrival, "on_s"), help="Seconds that a burst lasts (on-off alone).")
+@click.option("--off", "off_s", type=number_for(Arrival, "off_s"), help="Seconds between two bursts (on-off alone).")
+@click.option(
+    "--rate-off",
+    default=0.0,
+    type=number_for(Arrival, "rate_off"),
+    help="Requests per second between bursts (on-off alone).",
+)
+@click.option(
+    "--rate-to", type=number_for(Arrival, "rate_to"), help="Requests per second at the window's end (ramp alone)."
+)
 @click.option("--seed", default=0, type=click.IntRange(0, MAX_SEED), help="Draws the arrival times, and who gives up.")
-@click.option("--time-scale", type=float, help="Below 1 squeezes recorded times, above 1 stretches them.")
-@click.option("--warm-up", default=0.0, help="Seconds before the window; their requests are in no number.")
-@click.option("--duration", type=float, help="Window in seconds; without it every row of the file leaves once.")
-@click.option("--drain", default=30.0, show_default=True, help="Seconds that open requests get after the window.")
-@click.option("--max-concurrency", type=int, help="Most requests open at once; more wait in order of arrival.")
+@click.option(
+    "--time-scale",
+    type=number_for(Arrival, "time_scale"),
+    help="Below 1 squeezes recorded times, above 1 stretches them.",
+)
+@click.option(
+    "--warm-up",
+    default=0.0,
+    type=number_for(Level, "warm_up_s"),
+    help="Seconds before the window; their requests are in no number.",
+)
+@click.option(
+    "--duration",
+    type=number_for(Level, "duration_s"),
+    help="Window in seconds; without it every row of the file leaves once.",
+)
+@click.option(
+    "--drain",
+    default=30.0,
+    show_default=True,
+    type=number_for(Level, "drain_s"),
+    help="Seconds that open requests get after the window.",
+)
+@click.option(
+    "--max-concurrency",
+    type=click.IntRange(1, 100_000),
+    help="Most requests open at once; more wait in order of arrival.",
+)
 @click.option("--patience", metavar="SHARE:SECONDS[:exponential]", help="Share of users that give up, and after what.")
-@click.option("--first-token-deadline", type=float, help="Seconds from the planned arrival.")
-@click.option("--completion-deadline", type=float, help="Seconds from the planned arrival.")
+@click.option(
+    "--first-token-deadline", type=number_for(Deadline, "first_token_s"), help="Seconds from the planned arrival."
+)
+@click.option(
+    "--completion-deadline", type=number_for(Deadline, "completion_s"), help="Seconds from the planned arrival."
+)
 @click.option("--api", default="chat", show_default=True, type=click.Choice(APIS), help="Kind of completion.")
 @click.option("--stream/--no-stream", default=True, show_default=True, help="Whole answers tell no first token.")
 @click.option("--token-ids/--no-token-ids", default=None, help="Ask for token ids. Without either: where vLLM answers.")
-@click.option("--think-time", "think_s", type=float, help="Seconds from an answer to the next turn: exploring alone.")
+@click.option(
+    "--think-time", "think_s", type=Number(0), help="Seconds from an answer to the next turn: exploring alone."
+)
 @click.option("--processes", default=1, show_default=True, type=click.IntRange(1, 64), help="Client processes.")
 @click.option("--ca-bundle", type=FILE, help="Certificates to trust instead of the system's.")
 @click.option("--api-key-env", metavar="VAR", help="Environment variable that holds the bearer token.")
@@ -488,11 +520,12 @@ def replay(
     Writes plan.json, records.parquet and manifest.json. Exit status: 0 when the plan was run, whatever became of some
     of its requests; 2 when it can't be run; 3 when the server can't be reached and nothing was sent; 4 when the plan
     was run and not one request of its window completed; 5 when a client process was lost; 6 when the evidence could not
-    be written, of which nothing is left then; 130 after Ctrl-C, SIGTERM or a closed terminal. With 4, 5 and 130 the
-    summary is printed and what was measured is kept, with 5 and 130 marked as stopped; with 6 it is printed alone.
+    be written, of which nothing is left then; 7 when the evidence is kept and the summary could not be printed; 130
+    after Ctrl-C, SIGTERM or a closed terminal. With 4, 5 and 130 the summary is printed and what was measured is kept,
+    with 5 and 130 marked as stopped; with 6 it is printed alone.
     """
     check_out(out)
-    check_text("--model", model)
+    check_model(model)
     found = usable_rows(traffic, format_)
     rows = found.rows
     try:
@@ -505,6 +538,7 @@ def replay(
             drain_s=drain,
             warm_up_s=warm_up,
             max_concurrency=max_concurrency,
+            deadlines=deadlines_of(first_token_deadline, completion_deadline),
             patience=patience_of(patience),
         )
         wanted = Replay(
@@ -515,17 +549,23 @@ def replay(
             seed=seed,
             endpoint=Endpoint(base_url, model, api_key_of(api_key_env, context.obj), api, stream, False, ca_bundle),
             token_ids=token_ids,
-            deadlines=deadlines_of(first_token_deadline, completion_deadline),
             processes=processes,
             think_s=think_s,
         )
         check(wanted)
     except ValueError as error:
         raise Unusable(first_problem(error)) from None
-    with held(out):
-        summary, lost = uvloop.run(run_and_keep(wanted, out, command_line()))
-    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
-    context.exit(LOST if lost and summary["out"] else exit_status(summary))
+    with heard_signals() as signals:
+        with held(out):
+            summary, lost = uvloop.run(run_and_keep(wanted, out, command_line(), signals))
+        end(context, summary, LOST if lost and summary["out"] else exit_status(summary))
+
+
+def end(context: click.Context, summary: dict[str, Any], status: int) -> NoReturn:
+    """Evidence that isn't there is worse than a summary that isn't."""
+    printed_or = NOT_KEPT if status == NOT_KEPT else UNPRINTED
+    print_result(json.dumps(summary, indent=2, ensure_ascii=False), otherwise=printed_or)
+    context.exit(status)
 
 
 def exit_status(summary: dict[str, Any]) -> int:

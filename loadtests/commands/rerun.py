@@ -19,6 +19,7 @@ from loadtests.commands.replay import (
     api_key_of,
     check_out,
     command_line,
+    end,
     exit_status,
     first_problem,
     held,
@@ -26,9 +27,9 @@ from loadtests.commands.replay import (
     kept_in,
     reached,
     show,
-    told_to_stop,
     with_lateness,
 )
+from loadtests.commands.signals import Signals, heard_signals
 from loadtests.evidence.manifest import (
     Digests,
     Manifest,
@@ -243,7 +244,7 @@ def settled(
     check_part(manifest.digests.part, rows, rows_path.name)
     if digest(plan_content(planned, level)) != manifest.digests.plan:
         raise Unusable("the manifest's level and its plan don't belong together: one of them was changed")
-    address = base_url or manifest.base_url
+    address = manifest.base_url if base_url is None else base_url
     if address is None:
         raise Unusable("the manifest names no server, so say which with --base-url")
     endpoint = Endpoint(address, manifest.model, api_key, ca_bundle=ca_bundle).asked_as(manifest.engine.get("asked"))
@@ -251,9 +252,8 @@ def settled(
     return Rerun(manifest, manifest_sha256, plan, planned, level, endpoint)
 
 
-async def run(wanted: Rerun) -> tuple[Reached, TrialRun]:
+async def run(wanted: Rerun, signals: Signals) -> tuple[Reached, TrialRun]:
     found = await reached(wanted.endpoint)
-    stop = told_to_stop()
     trial = await run_trial(
         wanted.planned,
         wanted.endpoint,
@@ -263,7 +263,7 @@ async def run(wanted: Rerun) -> tuple[Reached, TrialRun]:
         warm_up_s=wanted.level.warm_up_s,
         max_concurrency=wanted.level.max_concurrency,
         on_progress=show if sys.stderr.isatty() else None,
-        stop=stop,
+        stop=signals.stop(),
     )
     return found, trial
 
@@ -315,8 +315,8 @@ def keep(wanted: Rerun, found: Reached, trial: TrialRun, out: Path, command: Seq
     }
 
 
-async def run_and_keep(wanted: Rerun, out: Path, command: Sequence[str]) -> dict[str, Any]:
-    found, trial = await run(wanted)
+async def run_and_keep(wanted: Rerun, out: Path, command: Sequence[str], signals: Signals) -> dict[str, Any]:
+    found, trial = await run(wanted, signals)
     return keep(wanted, found, with_lateness(trial), out, command)
 
 
@@ -350,7 +350,7 @@ def rerun(
         wanted = settled(manifest, rows, plan, base_url, api_key_of(api_key_env, context.obj), ca_bundle)
     except ValueError as error:
         raise Unusable(str(error)) from None
-    with held(out):
-        summary = uvloop.run(run_and_keep(wanted, out, command_line()))
-    click.echo(json.dumps(summary, indent=2, ensure_ascii=False))
-    context.exit(exit_status(summary))
+    with heard_signals() as signals:
+        with held(out):
+            summary = uvloop.run(run_and_keep(wanted, out, command_line(), signals))
+        end(context, summary, exit_status(summary))

@@ -12,6 +12,7 @@ import click
 from pydantic import ValidationError
 
 from loadtests.canonical import digest
+from loadtests.commands.printing import print_result
 from loadtests.configurations import Checkpoint, Configuration, EngineArguments, Hardware, Runtime, Speculative
 from loadtests.evidence.manifest import (
     Digests,
@@ -278,4 +279,4 @@ def simulate(
     write_durably(out / "configuration.json", wanted.configuration.content)
     kept = [trial for number in range(boots) for trial in run_boot(wanted, number, out)]
     told = {"configuration_sha256": wanted.configuration.digest, "engine_model_sha256": model.digest, "trials": kept}
-    click.echo(json.dumps(told, indent=2, ensure_ascii=False))
+    print_result(json.dumps(told, indent=2, ensure_ascii=False))

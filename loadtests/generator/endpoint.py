@@ -107,9 +107,14 @@ class Endpoint:
         known = {key: value for key, value in told.items() if key in self.asked} if isinstance(told, dict) else {}
         return replace(self, **known)  # type: ignore[arg-type]
 
-    def without_key(self, text: str) -> str:
-        """What a server said, in case it says the key."""
-        return text.replace(self.api_key, KEY) if self.api_key else text
+    def without_key(self, text: str, *, cut: bool = False) -> str:
+        """What a server said, in case it says the key; where it was ``cut``, also without a key that has only begun."""
+        if not (key := self.api_key):
+            return text
+        whole = text.replace(key, KEY)
+        begun = (key[:length] for length in range(len(key) - 1, 0, -1))
+        end = next((one for one in begun if whole.endswith(one)), "") if cut else ""
+        return whole.removesuffix(end) + KEY if end else whole
 
 
 def describe(error: BaseException) -> str:

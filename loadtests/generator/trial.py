@@ -39,7 +39,6 @@ LEAD_NS = 50_000_000
 # Timers that bound how long a user waits are rounded to milliseconds either way: nobody gives up too early.
 ROUNDED_S = 0.002
 SERVER_ENDED = Outcome("failed", "the server's process had ended before this request was to leave")
-LONGEST_KEY = 256
 # The end of the finding on a trial with a think time.
 THOUGHT = "the answer before them: fit for exploring alone"
 NO_TURN = "its turn did not come: the answer before it was late, or never came"
@@ -246,7 +245,7 @@ class Trial:
         while requests are under way, for it takes its time."""
         if exchange.outcome is None or exchange.outcome.error is None:
             return None
-        said = without_cut_end(self.endpoint.without_key(exchange.outcome.error))
+        said = without_key(exchange.outcome.error, self.endpoint)
         left = without_prompt(said, (message.content for message in one.traffic_row.messages))
         return printable(left[:MAX_ERROR_CHARACTERS])
 
@@ -269,9 +268,9 @@ def next_turns(planned: Sequence[PlannedRequest]) -> dict[int, int]:
     return {one: other for indices in turns.values() for one, other in pairwise(indices)}
 
 
-def without_cut_end(said: str) -> str:
-    """What was cut off may have been cut in the middle of a key."""
-    return said[:-LONGEST_KEY] if len(said) >= MAX_HEARD_CHARACTERS else said
+def without_key(heard: str, endpoint: Endpoint) -> str:
+    """What is as long as can be heard was cut."""
+    return endpoint.without_key(heard, cut=len(heard) >= MAX_HEARD_CHARACTERS)
 
 
 def record_of(
@@ -403,5 +402,5 @@ async def warm_up(
         await end_tasks(*tasks)
     outcomes = [exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s") for exchange in exchanges]
     said = (f"{one.status}: {one.error}" for one in outcomes if one.status != "completed")
-    errors = [printable(endpoint.without_key(one)[:MAX_ERROR_CHARACTERS]) for one in said]
+    errors = [printable(without_key(one, endpoint)[:MAX_ERROR_CHARACTERS]) for one in said]
     return WarmUp(len(outcomes), len(outcomes) - len(errors), errors)

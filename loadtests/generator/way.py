@@ -103,8 +103,13 @@ class Way:
 
 
 def tls_of(endpoint: Endpoint) -> ssl.SSLContext | None:
-    """Raises ValueError where the CA bundle can't be read."""
+    """Raises ValueError where the CA bundle can't be read, or nothing would be checked against it."""
     if not endpoint.secure:
+        if endpoint.ca_bundle is not None:
+            raise ValueError(
+                f"{endpoint.base_url} is asked without TLS, so nothing would be checked against the CA bundle "
+                f"{endpoint.ca_bundle}: give an https:// address, or leave the bundle out"
+            )
         return None
     try:
         return ssl.create_default_context(cafile=endpoint.ca_bundle)

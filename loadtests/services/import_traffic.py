@@ -18,7 +18,7 @@ from loadtests.evidence.store import EvidenceUnreachable, digest_of_file
 from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import Removal, TrafficPart, TrafficSet
-from loadtests.naming import naming_lock
+from loadtests.naming import Held, named_elsewhere, naming_lock
 from loadtests.services.give_service import give_service
 from loadtests.services.remove_unwanted import ask_removal, remove_unwanted
 from loadtests.statistics.resemblance import Sample, comparison
@@ -287,28 +287,40 @@ def drop_unused(digests: Collection[str]) -> None:
         used = {*TrafficPart.objects.filter(set__text_deleted_at=None).values_list("digest", flat=True)}
         used |= {*TrafficPart.objects.values_list("index_digest", flat=True)}
         used |= {*TrafficSet.objects.values_list("problems_digest", flat=True)}
-        ask_removal(set(digests) - used)
+        ask_removal(set(digests) - used - named_elsewhere(digests))
     remove_unwanted()
 
 
-def created(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
-    """Nothing that the set names can be removed between the look whether it is there and the set."""
-    with naming_lock(patience_s=NAMING_PATIENCE_S) as mine:
-        if not mine:
+@contextmanager
+def naming(files: Mapping[str, Path], *, patience_s: float) -> Iterator[Held]:
+    """None of them can be removed between the look whether it is there and the act that names it, which says so with
+    ``name_files``. Raises EvidenceUnreachable."""
+    with naming_lock(patience_s=patience_s) as lock:
+        if lock is None:
             raise EvidenceUnreachable("other files of the store are being removed, and that takes long")
-        put_again(found.files)
-        return written(found, name=name, by=by, service=service, also=also, since=since)
+        put_again(files)
+        yield lock
 
 
-def written(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
+def name_files(files: Collection[str], lock: Held) -> None:
+    """Within the act: from here on something names them, again where they were to be removed."""
+    lock.check()
+    Removal.objects.filter(digest__in=files).delete()
+
+
+def created(found: Found, *, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
+    with naming(found.files, patience_s=NAMING_PATIENCE_S) as lock:
+        return written(found, lock=lock, name=name, by=by, service=service, also=also, since=since)
+
+
+def written(found: Found, *, lock: Held, name: str, by: str, service: str, also: Also, since: datetime) -> TrafficSet:
     with act():
         # Another import of the same file may have ended meanwhile.
         known = TrafficSet.objects.filter(digest=found.digest).first()
         if known:
             return still_there(known, name=name, by=by, service=service)
         check_not_deleted_meanwhile(text_digest(found.imported), since)
-        # From here on something names them again.
-        Removal.objects.filter(digest__in=found.files).delete()
+        name_files(found.files, lock)
         one = TrafficSet.objects.create(
             name=name,
             digest=found.digest,

@@ -9,7 +9,7 @@ from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable
 from loadtests.evidence.stores import evidence_store
 from loadtests.journal import act
 from loadtests.models import Removal, TrafficPart, TrafficSet
-from loadtests.naming import naming_lock
+from loadtests.naming import Held, NamingLockLost, naming_lock
 
 logger = logging.getLogger(__name__)
 
@@ -27,19 +27,23 @@ def ask_removal(digests: Collection[str]) -> None:
 def remove_unwanted() -> None:
     """Removes what was asked for and is still there; outside any act, since a store may take its time. What can't be
     removed now stays asked for, with the reason."""
-    with naming_lock(patience_s=PATIENCE_S) as mine:
-        if not mine:
-            logger.info("files of an import are being stored: what is to be removed is removed later")
-            return
-        store = evidence_store()
-        # One that fails again and again does not keep the others.
-        for wanted in Removal.objects.order_by(F("tried_at").asc(nulls_first=True), "pk"):
-            if not removed(wanted, store):
+    try:
+        with naming_lock(patience_s=PATIENCE_S) as lock:
+            if lock is None:
+                logger.info("files of an import are being stored: what is to be removed is removed later")
                 return
+            store = evidence_store()
+            # One that fails again and again does not keep the others.
+            for wanted in Removal.objects.order_by(F("tried_at").asc(nulls_first=True), "pk"):
+                if not removed(wanted, store, lock):
+                    return
+    except NamingLockLost as error:
+        logger.error("what is to be removed is removed later: %s", error)
 
 
-def removed(wanted: Removal, store: EvidenceStore) -> bool:
+def removed(wanted: Removal, store: EvidenceStore, lock: Held) -> bool:
     """False where it makes no sense to go on with the next one: the store is away."""
+    lock.check()
     try:
         store.forget(wanted.digest)
     except EvidenceUnreachable as error:
@@ -49,6 +53,7 @@ def removed(wanted: Removal, store: EvidenceStore) -> bool:
         failed(wanted, f"the disk failed, {error.strerror}")
         return True
     with act():
+        lock.check()
         Removal.objects.filter(pk=wanted.pk).delete()
         for one in without_rows(wanted.digest):
             journal.record("traffic-text-removed", subject=f"traffic set {one.pk}", actor=ACTOR, digest=one.digest)

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from loadtests.credentials import (
     HIDDEN,
     address_without_credentials,
+    beginning_without_credentials,
     command_without_credentials,
     names_a_credential,
     without_credentials,
@@ -106,6 +107,36 @@ def test_no_text_takes_long(part: str, end: str) -> None:
 )
 def test_an_address_keeps_its_host_and_path(whole: str, left: str) -> None:
     assert address_without_credentials(whole) == left
+
+
+@pytest.mark.parametrize("length", [40, 300])
+@pytest.mark.parametrize("long", [290, 3_001, 40_000])
+@pytest.mark.parametrize(
+    ("before", "end"),
+    [
+        ("401 of https://me:", "@host/v1, again"),
+        ("401 of url='https://me:", "@host/v1'"),
+        ("the key sk-", "1 is known to nobody"),
+        ("bearer ", "1 is known to nobody"),
+        ("password=", " is wrong"),
+        ('{"password": "', '", "model": "m"}'),
+    ],
+)
+def test_no_part_of_a_long_credential_is_kept(before: str, end: str, long: int, length: int) -> None:
+    secret = "Pw" * (long // 2)
+    kept = beginning_without_credentials(f"{before}{secret}{end}", length)
+    assert "Pw" not in kept
+    assert len(kept) <= length
+
+
+@given(st.text(), st.integers(1, 50))
+def test_the_beginning_of_a_short_text_is_that_of_all_of_it(text: str, length: int) -> None:
+    if len(text) <= 10 * length:
+        assert beginning_without_credentials(text, length) == without_credentials(text)[:length]
+
+
+def test_a_long_text_that_names_no_credential_loses_nothing() -> None:
+    assert beginning_without_credentials("x" * 10_000, 300) == "x" * 300
 
 
 def test_what_is_too_long_for_an_address_is_none() -> None:

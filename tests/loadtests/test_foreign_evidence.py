@@ -19,6 +19,7 @@ from config.cli import main
 from loadtests.canonical import digest
 from loadtests.evidence.foreign import FORMATS, EvidenceRefused, ImportedManifest, import_evidence
 from loadtests.evidence.foreign import importing as edge
+from loadtests.evidence.foreign.values import Value
 from loadtests.evidence.records import read_records
 
 DOCS = Path(__file__).resolve().parents[2] / "docs"
@@ -469,6 +470,21 @@ def test_no_credential_of_a_file_is_kept_or_told(imported: Import, content: dict
     if found.manifest()["digests"]["records"]:
         assert not any("s3cret" in str(value) for one in found.records() for value in one.values())
     assert "[hidden]" in json.dumps(found.manifest())
+
+
+def test_no_beginning_of_a_long_password_is_kept(imported: Import) -> None:
+    """It is cut before the @ that tells that it is one."""
+    url = f"https://me:{'s3cret' * 700}@serving/v1"
+    errors = ["", f"ClientError: 401, url='{url}'", f"401 {url}", "", ""]
+    found = imported(VLLM | {"errors": errors, "label": url, "model_id": url, url: 1.5})
+    assert "s3cret" not in json.dumps([found.summary, found.manifest()])
+    assert not any("s3cret" in str(value) for one in found.records() for value in one.values())
+    assert "ClientError: 401, url='[hidden]" in [one["error"] for one in found.records()]
+
+
+def test_no_beginning_of_a_long_password_is_told_with_its_field() -> None:
+    field = Value(None, ("line 3:", f"https://me:{'s3cret' * 20}@serving"))
+    assert str(field.bad("is none")) == "line 3: https://serving is none"
 
 
 def test_numbers_over_nothing_are_left_out(imported: Import) -> None:

@@ -18,11 +18,12 @@ from hypothesis import strategies as st
 
 from loadtests.evidence.summary import summarise
 from loadtests.generator import APIS, Endpoint, Reached, Unreachable, reach, run_trial
-from loadtests.generator.answer import Answer, Outcome
+from loadtests.generator.answer import Answer, Outcome, brief_text
 from loadtests.generator.exchange import Clock, Exchange, Listening, broken
 from loadtests.generator.hearing import Hearing, only_event
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
 from loadtests.generator.quoting import RUN, without_prompt
+from loadtests.generator.trial import without_key
 from loadtests.generator.way import Way
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import request_body
@@ -135,6 +136,16 @@ async def test_a_prompt_that_a_server_repeats_is_not_kept(server: Any, planned: 
     for text in (told, page):
         assert not any(SECRET[at : at + RUN] in text for at in range(len(SECRET) - RUN + 1))
         assert "sesame" not in text
+
+
+@pytest.mark.parametrize("length", [40, 257, 990, 5_000])
+def test_a_key_that_was_cut_off_is_not_kept(length: int) -> None:
+    key = "Ab" * (length // 2)
+    endpoint = Endpoint("http://h", "m", api_key=key)
+    heard = brief_text(f"nobody knows {key}, {key} {key * 20}")
+    assert "Ab" not in without_key(heard, endpoint)
+    assert without_key(heard, endpoint).startswith("nobody knows [key]")
+    assert without_key("it ends with A", endpoint) == "it ends with A"
 
 
 @given(prompt=st.text(min_size=RUN, max_size=80), before=st.text(max_size=30), after=st.text(max_size=30))

@@ -158,6 +158,13 @@ def test_as_many_processes_as_the_rate_takes(monkeypatch: pytest.MonkeyPatch) ->
         sufficient_floor(500, most_processes=1, limit_ms=1.0, duration_s=1.0)
 
 
+@pytest.mark.parametrize("option", ["--rate", "--tokens", "--gap-ms", "--duration", "--processes", "--lag-limit-ms"])
+@pytest.mark.parametrize("value", ["nan", "inf", "-1"])
+def test_a_number_that_is_none_is_refused_under_its_own_name(option: str, value: str) -> None:
+    ran = CliRunner().invoke(main, ["self-test", "--rate", "20", option, value])
+    assert (ran.exit_code, f"Invalid value for '{option}': " in ran.stderr) == (2, True), ran.output
+
+
 def test_the_command_prints_the_floor() -> None:
     options = ["--rate", "20", "--tokens", "4", "--gap-ms", "0", "--duration", "0.5"]
     fine = CliRunner().invoke(main, ["self-test", *options, "--lag-limit-ms", "100000"])

@@ -9,16 +9,20 @@ import subprocess
 import sys
 import threading
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from click.types import FloatParamType, IntParamType
 
 from config.cli import main
 from loadtests.canonical import digest
+from loadtests.commands.numbers import Number
 from loadtests.commands.replay import held, with_lateness
+from loadtests.commands.replay import replay as replay_command
 from loadtests.evidence.manifest import document_of
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import write_durably
@@ -70,6 +74,7 @@ def test_a_replay_leaves_plan_records_and_manifest(
     assert manifest["statuses"] == statuses
     asked = {"api": "chat", "stream": True, "token_ids": False}
     assert manifest["engine"] == {"models": ["hostile"], "asked": asked}
+    assert manifest["level"]["deadlines"] == {"default": {"first_token_s": 5.0, "completion_s": 5.0}}
     assert summary["manifest_sha256"] == digest((out / "manifest.json").read_bytes())
 
 
@@ -126,7 +131,9 @@ def test_a_model_that_the_server_lacks_is_warned_of(
         (["--arrival", "poisson"], "a poisson process needs a rate in requests per second"),
         (["--rate", "3"], "a replay keeps the recorded times: use time_scale, not rate"),
         (["--arrival", "constant", "--rate", "1", "--cv", "2"], "cv belongs to a gamma process"),
-        (["--duration", "0"], "duration_s: Input should be greater than 0"),
+        (["--duration", "0"], "Invalid value for '--duration': 0.0 is not in the range 0<x<=86400."),
+        (["--model", ""], "--model is empty: give the name under which the server knows the model"),
+        (["--model", " \t"], "--model is empty"),
         (["--arrival", "constant", "--rate", "100", "--duration", "5"], "needs 500 requests and has 2"),
         (["--completion-deadline", "3"], "give both --first-token-deadline and --completion-deadline"),
         (["--api-key-env", "NOT_SET_ANYWHERE"], "--api-key-env names NOT_SET_ANYWHERE, which is not set"),
@@ -134,16 +141,15 @@ def test_a_model_that_the_server_lacks_is_warned_of(
         (["--arrival", "ramp", "--rate", "1", "--rate-to", "2"], "give --duration: it says how steep the ramp is"),
         (["--rate-off", "1"], "rate_off belongs to an on-off process, not to replay: leave it out"),
         (["--warm-up", "7"], "--warm-up 7 takes the whole file: shorten it, or give --duration"),
-        (["--max-concurrency", "0"], "max_concurrency: Input should be greater than or equal to 1"),
+        (["--max-concurrency", "0"], "Invalid value for '--max-concurrency': 0 is not in the range 1<=x<=100000."),
         (["--patience", "half"], "--patience half: give SHARE:SECONDS or SHARE:SECONDS:exponential, such as 0.2:10"),
         (["--patience", "2:5"], "(share: Input should be less than or equal to 1)"),
         (["--patience", "0.2:5:long"], "(spread: Input should be 'constant' or 'exponential')"),
         (["--patience", "0.2:500"], "patience.after_s: after 500 s nobody can give up"),
         (["--no-stream", "--first-token-deadline", "1", "--completion-deadline", "2"], "tells no first token"),
         (["--processes", "2", "--max-concurrency", "3"], "--max-concurrency needs one client process"),
-        (["--think-time", "-1"], "--think-time -1 is no time: give seconds from 0"),
-        (["--think-time", "nan"], "--think-time nan is no time"),
-        (["--think-time", "inf"], "--think-time inf is no time"),
+        (["--patience", "0.2:nan"], "--patience 0.2:nan: give SHARE:SECONDS"),
+        (["--ca-bundle", __file__], "http://127.0.0.1:1/v1 is asked without TLS, so nothing would be checked against"),
         (["--base-url", "http://127.0.0.1:99999"], "a port from 1 to 65535"),
         (["--processes", "2", "--think-time", "3"], "--think-time needs one client process"),
         (["--format", "azure"], "traffic.jsonl"),
@@ -157,6 +163,29 @@ def test_what_cannot_be_run_is_refused_with_its_reason(
     result = replay(traffic(["plain-answer"] * 2), "http://127.0.0.1:1", tmp_path / "out", *options)
     assert result.exit_code == 2
     assert sentence in result.stderr
+
+
+NUMBERS = ["--rate", "--cv", "--on", "--off", "--rate-off", "--rate-to", "--time-scale", "--warm-up", "--duration"]
+NUMBERS += ["--drain", "--first-token-deadline", "--completion-deadline", "--think-time"]
+WHOLE_NUMBERS = ["--seed", "--max-concurrency", "--processes"]
+
+
+@pytest.mark.parametrize("option", [*NUMBERS, *WHOLE_NUMBERS])
+@pytest.mark.parametrize("value", ["nan", "inf", "-inf", "-1"])
+def test_a_number_that_is_none_is_refused_under_its_own_name(
+    traffic: Callable[..., Path], tmp_path: Path, option: str, value: str
+) -> None:
+    result = replay(traffic(["plain-answer"] * 2), "http://127.0.0.1:1", tmp_path / "out", option, value)
+    assert result.exit_code == 2
+    assert f"Invalid value for '{option}': " in result.stderr
+    assert not (tmp_path / "out").exists()
+
+
+def test_every_option_that_takes_a_number_is_among_them() -> None:
+    found = {one.opts[0] for one in replay_command.params if isinstance(one.type, FloatParamType | IntParamType)}
+    assert found == {*NUMBERS, *WHOLE_NUMBERS}
+    own = {type(one.type) for one in replay_command.params if one.opts[0] in NUMBERS}
+    assert own == {Number}
 
 
 def test_a_file_without_times_is_not_sent_all_at_once(traffic: Callable[..., Path], tmp_path: Path) -> None:
@@ -379,6 +408,77 @@ async def test_a_signal_while_evidence_is_written_costs_nothing(
     stdout, _ = await process.communicate()
     assert (process.returncode, json.loads(stdout)["stopped"]) == (0, False)
     assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+@pytest.mark.parametrize("processes", ["1", "2"])
+async def test_signals_without_end_cost_nothing(
+    server: Any, traffic: Callable[..., Path], tmp_path: Path, processes: str
+) -> None:
+    """From the first one on, until there is no process any more."""
+    path = traffic(["plain-answer", "never-answers", "plain-answer"], at_s=[0, 0.5, 600])
+    options = ["--base-url", server.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    command = ["-m", "config.cli", "replay", "--traffic", str(path), *options, "--processes", processes]
+    process = await asyncio.create_subprocess_exec(sys.executable, *command, stdout=subprocess.PIPE)
+    async with asyncio.timeout(60):
+        await server.has_received(2)
+        ended = asyncio.create_task(process.communicate())
+        while not ended.done():
+            with suppress(ProcessLookupError):
+                process.terminate()
+            await asyncio.wait({ended}, timeout=0.01)
+    stdout, _ = await ended
+    assert (process.returncode, json.loads(stdout)["stopped"]) == (130, True)
+    assert len(list((tmp_path / "out").iterdir())) == 3
+
+
+async def test_a_signal_after_the_trial_costs_no_summary(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path
+) -> None:
+    """When the loop that heard them is closed."""
+    killed = tmp_path / "killed.py"
+    killed.write_text(
+        "import os, signal\n"
+        "from loadtests.commands import replay\n"
+        "printed = replay.print_result\n"
+        "def kill_first(*words, **more):\n"
+        "    for _ in range(8):\n"
+        "        os.kill(os.getpid(), signal.SIGTERM)\n"
+        "    printed(*words, **more)\n"
+        "replay.print_result = kill_first\n"
+        "from config.cli import main\n"
+        "main()\n"
+    )
+    options = ["--base-url", server_process.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    command = [str(killed), "replay", "--traffic", str(traffic(["plain-answer"])), *options]
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *command, stdout=subprocess.PIPE, env={**os.environ, "PYTHONPATH": str(Path.cwd())}
+    )
+    stdout, _ = await process.communicate()
+    assert (process.returncode, json.loads(stdout)["stopped"]) == (0, False)
+
+
+@pytest.mark.parametrize(
+    ("redirected", "why"),
+    [
+        (">/dev/full", "No space left on device"),
+        (">&-", "Bad file descriptor"),
+        ("| head -0", "Broken pipe"),
+    ],
+)
+def test_a_summary_that_can_not_be_printed_costs_no_evidence(
+    server_process: Any, traffic: Callable[..., Path], tmp_path: Path, redirected: str, why: str
+) -> None:
+    options = ["--base-url", server_process.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    command = [sys.executable, "-m", "config.cli", "replay", "--traffic", str(traffic(["plain-answer"])), *options]
+    # A pipe's status is that of its first command here, as its last one always succeeds.
+    shell = ["bash", "-c", f'set -o pipefail; "$@" {redirected}', "bash"]
+    ran = subprocess.run([*shell, *command], capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stdout) == (7, "")
+    assert ran.stderr.splitlines()[-1] == f"Error: the result could not be printed on standard output ({why})"
+    assert "Traceback" not in ran.stderr
+    manifest = document_of((tmp_path / "out" / "manifest.json").read_bytes())
+    assert manifest["digests"]["records"] == digest((tmp_path / "out" / "records.parquet").read_bytes())
+    assert manifest["digests"]["plan"] == digest((tmp_path / "out" / "plan.json").read_bytes())
 
 
 class Nowhere(BaseHTTPRequestHandler):

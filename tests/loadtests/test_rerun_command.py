@@ -150,6 +150,40 @@ def test_another_checkout_sends_the_same_bytes_at_the_same_times(
     manifest = document_of((there / "again" / "manifest.json").read_bytes())
     assert manifest["rerun_of"] == sha256((first / "manifest.json").read_bytes()).hexdigest()
     assert json.loads(ran.stdout)["rerun_of"] == manifest["rerun_of"]
+    # As of every manifest from before deadlines stood in it: there is nothing to judge by.
+    assert "within_deadline" not in json.loads(ran.stdout)
+
+
+def test_deadlines_of_the_first_run_are_those_of_every_other(
+    part: Path, recorder: tuple[Recorder, str], tmp_path: Path
+) -> None:
+    sent = ["--traffic", part, "--base-url", recorder[1], "--model", "m", "--arrival", "constant", "--rate", "50"]
+    deadlines = ["--first-token-deadline", "40", "--completion-deadline", "60"]
+    ran = draftproof("replay", *sent, *deadlines, "--out", tmp_path / "1")
+    assert ran.exit_code == 0, ran.output
+    judged = json.loads(ran.stdout)["within_deadline"]
+    assert judged["deadlines"] == {"default": {"first_token_s": 40.0, "completion_s": 60.0}}
+    for number in (2, 3):
+        before = tmp_path / f"{number - 1}" / "manifest.json"
+        ran = draftproof("rerun", before, "--rows", part, "--out", tmp_path / f"{number}")
+        assert ran.exit_code == 0, ran.output
+        assert json.loads(ran.stdout)["within_deadline"] == judged
+
+
+def test_a_bundle_for_an_address_without_tls_is_refused(
+    first: Path, part: Path, recorder: tuple[Recorder, str], tmp_path: Path
+) -> None:
+    recorder[0].taken()
+    ran = draftproof("rerun", first / "manifest.json", "--rows", part, "--out", tmp_path / "again", "--ca-bundle", part)
+    said = "is asked without TLS, so nothing would be checked against the CA bundle"
+    assert (ran.exit_code, said in ran.output) == (2, True), ran.output
+    assert recorder[0].received == []
+
+
+def test_an_empty_address_is_no_missing_one(first: Path, part: Path, tmp_path: Path) -> None:
+    asked = ["--rows", part, "--out", tmp_path / "again", "--base-url", ""]
+    ran = draftproof("rerun", first / "manifest.json", *asked)
+    assert (ran.exit_code, "the base URL must start with http:// or https://" in ran.output) == (2, True), ran.output
 
 
 def test_a_trial_in_an_evidence_store_finds_its_plan_there(first: Path, part: Path, tmp_path: Path) -> None:

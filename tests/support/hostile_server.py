@@ -372,7 +372,7 @@ async def stays_open_after_done(wire: Wire) -> None:
 @case("completed")
 async def slow_answer(wire: Wire) -> None:
     await asyncio.sleep(0.5)
-    await wire.stream(*whole("late"))
+    await wire.stream(*whole("late", " indeed"))
 
 
 @case("completed")

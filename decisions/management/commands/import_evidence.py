@@ -36,7 +36,7 @@ class Command(BaseCommand):
                 level=options["level"],
                 run=options["run"],
                 wanted=options["format"],
-                note=options["note"][:300],
+                note=options["note"],
                 by=Account.objects.get(username=options["by"]),
             )
         except Account.DoesNotExist:

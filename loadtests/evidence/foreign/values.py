@@ -8,7 +8,7 @@ from typing import Any
 
 from pydantic import JsonValue
 
-from loadtests.credentials import address_without_credentials, without_credentials
+from loadtests.credentials import ROOM, address_without_credentials, beginning_without_credentials
 
 NANOSECONDS = 1_000_000_000
 UNITS_NS = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": NANOSECONDS, "sec": NANOSECONDS, "seconds": NANOSECONDS}
@@ -19,8 +19,7 @@ MAX_INSTANT_NS = 2**62
 LONGEST_S = 10_000_000
 MAX_SAFE_INTEGER = 2**53 - 1
 LONGEST_TEXT = 300
-# What is hidden makes a text shorter, so more of it is looked at than is kept.
-ROOM = 10
+LONGEST_KEY = 60
 
 Key = str | int
 
@@ -37,7 +36,7 @@ def clean(text: str, limit: int = LONGEST_TEXT) -> str:
     become U+FFFD. Every text that is kept of a file goes through here."""
     whole = text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
     line = " ".join(whole.replace("\0", "\ufffd").split())
-    return without_credentials(line[: ROOM * limit])[:limit]
+    return beginning_without_credentials(line, limit)
 
 
 def address(raw: object) -> str | None:
@@ -49,7 +48,9 @@ def address(raw: object) -> str | None:
 
 
 def spelt(path: tuple[Key, ...]) -> str:
-    whole = "".join(f"[{key}]" if isinstance(key, int) else f".{key[:60]}" for key in path).removeprefix(".")
+    whole = "".join(f"[{key}]" if isinstance(key, int) else f".{clean(key, LONGEST_KEY)}" for key in path).removeprefix(
+        "."
+    )
     # A place in the file, such as "line 3:", stands before the names.
     return whole.replace(":.", ": ", 1) if path and str(path[0]).endswith(":") else whole
 

@@ -1,0 +1,45 @@
+"""Ctrl-C, a plain kill and a closed terminal: none of them may cost what was measured, however often it comes."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+
+HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+class Signals:
+    """What was heard of them so far."""
+
+    def __init__(self) -> None:
+        self.heard = False
+        self._tell: Callable[[], object] = lambda: None
+
+    def hear(self, *_: object) -> None:
+        self.heard = True
+        # A loop that is closed has nothing left to stop.
+        with suppress(RuntimeError):
+            self._tell()
+
+    def stop(self) -> asyncio.Event:
+        """Of the running loop; set by the first of them, also where that came before."""
+        loop, stop = asyncio.get_running_loop(), asyncio.Event()
+        self._tell = lambda: loop.call_soon_threadsafe(stop.set)
+        if self.heard:
+            stop.set()
+        return stop
+
+
+@contextmanager
+def heard_signals() -> Iterator[Signals]:
+    """Within the block they end nothing by themselves: handlers of the loop would be gone with it, while there is still
+    something to write. Once one was heard the process is about to end, and ignores the others to its last moment."""
+    signals = Signals()
+    # Whoever started it with nohup wants it to go on.
+    asked = [one for one in HEARD if signal.getsignal(one) is not signal.SIG_IGN]
+    before = {one: signal.signal(one, signals.hear) for one in asked}
+    try:
+        yield signals
+    finally:
+        for one, handler in before.items():
+            signal.signal(one, signal.SIG_IGN if signals.heard else handler)
