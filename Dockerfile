@@ -9,6 +9,8 @@ COPY decisions decisions
 COPY loadtests loadtests
 COPY workers workers
 COPY templates templates
+# The rules of the preflight, which a page shows.
+COPY docs/preflight.md docs/preflight.md
 # The list is a constraint here: what only tests need stays out of the image.
 RUN pip install --constraint requirements/web.txt --editable .
 # The volume of var/ takes its owner from this directory.

@@ -8,6 +8,7 @@ import re
 from typing import Annotated, Any, Literal, Self, get_args
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from loadtests.canonical import canonical, digest
 from loadtests.traffic.levels import Frozen
@@ -39,6 +40,11 @@ class Runtime(Frozen):
     def evidence_class(self) -> Literal["measured", "simulated"]:
         """What a trial on it is: that of a simulated engine can't carry an approval, however it comes out."""
         return "simulated" if self.engine == "simulated" else "measured"
+
+    @property
+    def runs_vllm(self) -> bool:
+        """Whether what is known of vLLM holds for it; of a remote engine its distribution says so."""
+        return self.engine == "vllm" or (self.engine == "remote" and self.distribution.startswith("vllm"))
 
 
 def checkpoint_digest(text: str) -> str:
@@ -105,7 +111,9 @@ Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=
 
 def not_synthetic(value: Any) -> Any:
     if value == "synthetic":
-        raise ValueError("synthetic fabricates acceptance, and with it the output: it is never admissible")
+        raise PydanticCustomError(
+            "synthetic-acceptance", "synthetic fabricates acceptance, and with it the output: it is never admissible"
+        )
     return value
 
 

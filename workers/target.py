@@ -7,11 +7,12 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
+from loadtests import checkpoints
 from loadtests.canonical import canonical, digest_of
 from loadtests.configurations import Checkpoint
 
 DEMO_TARGET = "SmolLM2-135M-Instruct"
-RECORD = "draftproof.json"
+RECORD = checkpoints.RECORD
 RECORD_SCHEMA = "draftproof.checkpoint/1"
 UNPACK_SCRIPT = Path(__file__).parent / "target_scripts" / "unpack_smollm2.py"
 UNPACK_TIMEOUT_S = 900

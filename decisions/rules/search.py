@@ -11,6 +11,7 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, BeforeValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from loadtests.configurations import LONGEST_DRAFT, DraftMethod, Speculative
 from loadtests.traffic.levels import Frozen
@@ -98,13 +99,18 @@ class Family(Frozen):
     @model_validator(mode="after")
     def fits_its_drafter(self) -> "Family":
         for k in self.draft_lengths:
-            if self.trained_block is not None and k > self.trained_block:
-                raise ValueError(f"K = {k} is above the drafter's trained block of {self.trained_block}")
+            if self.is_above_block(k):
+                raise above_block(k, self.trained_block)
         for schedule in self.fixed:
+            if self.is_above_block(schedule.most):
+                raise above_block(schedule.most, self.trained_block, f"schedule {schedule}: ")
             problem = self.why_not_run(schedule)
             if problem:
                 raise ValueError(f"schedule {schedule}: {problem}")
         return self
+
+    def is_above_block(self, k: int) -> bool:
+        return self.trained_block is not None and k > self.trained_block
 
     @property
     def fixed(self) -> list[Schedule]:
@@ -114,7 +120,7 @@ class Family(Frozen):
         """What no schedule of the family may be, whoever wrote it."""
         if len(schedule.steps) == 1:
             return "it has one step: write its K among the draft lengths"
-        if self.trained_block is not None and schedule.most > self.trained_block:
+        if self.is_above_block(schedule.most):
             return f"K = {schedule.most} is above the drafter's trained block of {self.trained_block}"
         if len(self.named_schedule(schedule)) > LONGEST_NAME:
             return f"its name would be longer than {LONGEST_NAME} characters: write fewer steps"
@@ -140,6 +146,15 @@ class Family(Frozen):
         """Raises BadSchedule for one that never drafts."""
         fixed = Speculative.model_validate(self.speculative.model_dump() | {"num_speculative_tokens": schedule.most})
         return with_schedule(fixed, schedule, max_num_seqs=max_num_seqs) if len(schedule.steps) > 1 else fixed
+
+
+def above_block(k: int, block: int | None, where: str = "") -> PydanticCustomError:
+    """Named as the rule of the preflight is."""
+    return PydanticCustomError(
+        "above-trained-block",
+        "{where}K = {k} is above the drafter's trained block of {block}",
+        {"where": where, "k": k, "block": block},
+    )
 
 
 def first_entrants(family: Family) -> Iterator[tuple[str, Schedule]]:

@@ -6,10 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import click
-import yaml
 from pydantic import ValidationError
 
+from loadtests.commands.printing import print_result
 from loadtests.configurations import Configuration, EngineArguments, Speculative, foreign_difference
+from loadtests.strict_yaml import BadYaml
+from loadtests.strict_yaml import read_yaml as read_strict_yaml
 from loadtests.tuning.compile import ENGINES, EngineName, Uncompilable, compiled
 from loadtests.tuning.schedule import BadSchedule, Schedule, schedule_of
 
@@ -63,13 +65,13 @@ def listed(document: dict[str, Any], field: str) -> list[dict[str, Any]]:
 
 def read_yaml(path: Path) -> dict[str, Any]:
     try:
-        document = yaml.safe_load(path.read_text(encoding="utf-8"))
+        document = read_strict_yaml(path.read_text(encoding="utf-8"))
     except OSError as error:
         raise Unusable(f"{path} can't be read: {error.strerror}") from None
-    except (yaml.YAMLError, UnicodeDecodeError, ValueError) as error:
-        raise Unusable(f"{path} is neither YAML nor JSON: {error}") from None
-    except RecursionError:
-        raise Unusable(f"{path} is nested too deeply to be a brief or a setting") from None
+    except UnicodeDecodeError:
+        raise Unusable(f"{path} is neither YAML nor JSON: it isn't UTF-8") from None
+    except BadYaml as error:
+        raise Unusable(f"{path} is {error}") from None
     if not isinstance(document, dict):
         raise Unusable(f"{path} is a mapping of fields, or it is nothing that can be compiled")
     return document
@@ -142,4 +144,4 @@ def compile_command(
         raise Unusable(str(error)) from None
     for note in found.notes:
         click.echo(note, err=True)
-    click.echo(json.dumps(found.settings, indent=2, ensure_ascii=False))
+    print_result(json.dumps(found.settings, indent=2, ensure_ascii=False))

@@ -47,6 +47,11 @@ SGLANG_ADAPTIVE = ("EAGLE", "EAGLE3")
 IDLE_PRICE = (
     "K = 0 costs 6-22 % against a server without speculation (vLLM PR 52087): it is not the same as switching it off"
 )
+# SGLang's source of 2026 takes 0 in a slot, and its own default slots have it; the drafter still runs there.
+SGLANG_ZERO = (
+    "K = 0 in a slot needs SGLang PR 23994 (2026): it drafts nothing there, keeps the drafter's cache up to date all "
+    "the same, and so isn't off; read in its source, never run here"
+)
 
 
 class Uncompilable(ValueError):
@@ -247,10 +252,12 @@ def for_sglang(wanted: Wanted) -> Answer:
         "speculative_adaptive_config": {str(one.lo): {"candidate_steps": [one.k]} for one in wanted.steps},
     }
     notes.append("write speculative_adaptive_config to a file and name that file; slots by batch need SGLang PR 24055")
-    return untold + sglang_limits(wanted, algorithm), settings, notes
+    if wanted.idles:
+        notes.append(SGLANG_ZERO)
+    return untold + sglang_limits(wanted, algorithm, first), settings, notes
 
 
-def sglang_limits(wanted: Wanted, algorithm: str) -> list[str]:
+def sglang_limits(wanted: Wanted, algorithm: str, first: int) -> list[str]:
     refused = []
     if algorithm not in SGLANG_ADAPTIVE:
         known = " and ".join(SGLANG_ADAPTIVE)
@@ -258,10 +265,10 @@ def sglang_limits(wanted: Wanted, algorithm: str) -> list[str]:
             f"SGLang changes K at run time for {known} alone: with {algorithm} it would keep to one K, and say so in "
             "its log only"
         )
-    if wanted.idles:
+    if first == 0:
         refused.append(
-            "SGLang's adaptive slots are documented for K from 1 up, and 0, which its newest sources read as no "
-            "drafting, was never checked: use K = 1 there, or serve that load without speculation"
+            "SGLang starts with the K of the smallest batches, and whether it starts with 0 was never checked: use "
+            "K = 1 there, or serve that load without speculation"
         )
     if wanted.arguments.data_parallel_size > 1:
         refused.append("SGLang doesn't change K under data-parallel attention, as its ranks would disagree: use one K")

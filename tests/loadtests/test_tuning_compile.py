@@ -18,6 +18,7 @@ NGRAM = Speculative(method="ngram", num_speculative_tokens=4, prompt_lookup_min=
 EAGLE3 = Speculative(method="eagle3", num_speculative_tokens=4, drafter=DRAFTER)
 FALLING = Schedule.parse("1x8-5x2-17x1")
 TO_ZERO = Schedule.parse("1x8-5x2-17x0")
+FROM_ZERO = Schedule.parse("1x0-5x2")
 RISING = Schedule.parse("1x2-5x8")
 ARGUMENTS = EngineArguments(max_num_seqs=32)
 
@@ -96,6 +97,13 @@ def test_sglang_takes_a_slot_for_each_lower_bound() -> None:
     }
 
 
+def test_sglang_takes_a_step_of_zero_with_what_its_source_says_of_it() -> None:
+    found = compiled("sglang", EAGLE3, TO_ZERO, arguments=ARGUMENTS)
+    assert found.settings["speculative_adaptive_config"]["17"] == {"candidate_steps": [0]}
+    assert any("needs SGLang PR 23994" in note for note in found.notes)
+    assert not any("23994" in note for note in compiled("sglang", EAGLE3, FALLING, arguments=ARGUMENTS).notes)
+
+
 def test_a_step_of_zero_is_flagged_with_its_price() -> None:
     for engine in ("vllm", "tensorrt-llm"):
         notes = compiled(engine, EAGLE3, TO_ZERO, arguments=ARGUMENTS).notes
@@ -123,7 +131,8 @@ def test_limits_of_tensorrt_llm() -> None:
 
 
 def test_limits_of_sglang() -> None:
-    assert ["0, which its newest sources" in said for said in refusals("sglang", EAGLE3, TO_ZERO)] == [True]
+    (said,) = refusals("sglang", EAGLE3, FROM_ZERO)
+    assert "whether it starts with 0 was never checked" in said
     (said,) = refusals("sglang", NGRAM, FALLING)
     assert "changes K at run time for EAGLE and EAGLE3 alone: with NGRAM" in said
     two = EngineArguments(max_num_seqs=32, data_parallel_size=2)
@@ -150,7 +159,7 @@ def test_an_option_that_another_engine_lacks_is_refused() -> None:
 
 
 def test_every_reason_is_said_at_once() -> None:
-    assert len(refusals("sglang", NGRAM, TO_ZERO, trained_block=4)) == 3
+    assert len(refusals("sglang", NGRAM, FROM_ZERO, trained_block=1)) == 3
 
 
 def run(*words: str) -> Result:
@@ -241,6 +250,11 @@ def test_what_the_command_cant_read_is_said(setting: str, brief: str, tmp_path: 
 def test_a_file_that_cant_be_read_is_refused(tmp_path: Path) -> None:
     deep = tmp_path / "deep.json"
     deep.write_text("[" * 5_000 + "]" * 5_000, encoding="utf-8")
-    for path, why in ((deep, "is nested too deeply"), (Path("/proc/self/mem"), "can't be read: Input/output error")):
+    twice = tmp_path / "twice.json"
+    keys_twice = '{"method": "ngram",\n "num_speculative_tokens": 4,\n "num_speculative_tokens": 2}'
+    twice.write_text(keys_twice, encoding="utf-8")
+    said_twice = "is not YAML in line 3: the key 'num_speculative_tokens' stands twice in one mapping, first in line 2"
+    read = ((deep, "is not YAML: nested too deeply"), (twice, said_twice))
+    for path, why in (*read, (Path("/proc/self/mem"), "can't be read: Input/output error")):
         result = run("--engine", "vllm", "--speculative", str(path), "--max-num-seqs", "8")
         assert (result.exit_code, f"{path} {why}" in result.stderr) == (2, True), result.stderr

@@ -1,11 +1,11 @@
 """Which engine a configuration is started on: its runtime says so, and the settings say where things lie."""
 
-import json
 from collections.abc import Callable
 from pathlib import Path
 
 from django.conf import settings
 
+from loadtests.checkpoints import read_facts
 from loadtests.configurations import Runtime, Speculative
 from workers.engines import remote, simulated, vllm
 from workers.engines.base import EngineUnfit, Order, RunningEngine
@@ -49,21 +49,12 @@ def check_runtime(runtime: Runtime) -> None:
 
 def check_block(speculative: Speculative, drafter_path: Path) -> None:
     """The engine takes any K in silence, and what lies beyond the block that the drafter was trained for is noise."""
-    block = trained_block(drafter_path) if speculative.method in BLOCK_DRAFTERS else None
+    block = read_facts(drafter_path).trained_block if speculative.method in BLOCK_DRAFTERS else None
     if block is not None and speculative.num_speculative_tokens > block:
         raise EngineUnfit(
             f"K = {speculative.num_speculative_tokens} is above the block of {block} that {drafter_path.name} was "
             "trained for: lower K"
         )
-
-
-def trained_block(drafter_path: Path) -> int | None:
-    """As the checkpoint's config.json says it; None where it doesn't, or isn't there."""
-    path = drafter_path / "config.json"
-    config = json.loads(path.read_bytes()) if path.exists() else {}
-    own = config.get("dflash_config") or {}
-    found = own.get("block_size") or config.get("block_size") or config.get("dspark_block_size")
-    return found if isinstance(found, int) else None
 
 
 def start_simulated(order: Order) -> RunningEngine:
