@@ -12,7 +12,7 @@ from loadtests.traffic.rows import Row
 from loadtests.tuning.race import NONE, level_orders
 
 SCHEMA = "draftproof.campaign/1"
-Purpose = Literal["noise-floor", "tuning", "held-out", "fallback"]
+Purpose = Literal["noise-floor", "tuning", "held-out", "behaviour", "fallback"]
 BASELINE = "baseline"
 
 
@@ -80,6 +80,9 @@ def plan_boots(
             at_peak = [level for level in levels if level.name == peak]
             placed = segments(rows, at_peak, pairs=1, seed=seed + 1, wrap=True, stretches=stretches)
             return [PlannedBoot(0, None, BASELINE, "", baseline, (PlannedTrial(peak, placed[0, peak]),))]
+        case "behaviour":
+            ((name, configuration),) = candidates.items()
+            return suite_boots(own, Arm("candidate", name, configuration), Arm("control", "", baseline))
         case "noise-floor":
             placed = segments(rows, levels, pairs=pairs, seed=seed, wrap=True, stretches=stretches)
             return paired_boots(own, Arm("control", "", baseline), placed, pairs, seed)
@@ -87,6 +90,13 @@ def plan_boots(
             ((name, configuration),) = candidates.items()
             placed = segments(rows, levels, pairs=pairs, seed=seed, wrap=False, stretches=stretches)
             return paired_boots(own, Arm("candidate", name, configuration), placed, pairs, seed)
+
+
+def suite_boots(*arms: Arm) -> list[PlannedBoot]:
+    """One boot of each, which the preserved-behaviour suite asks: no part of the traffic is sent."""
+    return [
+        PlannedBoot(position, None, arm.name, arm.candidate, arm.configuration, ()) for position, arm in enumerate(arms)
+    ]
 
 
 def paired_boots(
@@ -157,15 +167,18 @@ def plan_document(
     boots: Sequence[PlannedBoot],
     max_client_lag_ms: float | None = None,
     tuning_round: TuningRound | None = None,
+    suite: Mapping[str, Any] | None = None,
 ) -> dict[str, Any]:
     """The plan as it is stored and digested, and as a trial reads its level, window and deadlines from it. The limit on
     the client's lag is there for its self-test; plans made before there was one have none. A round of a race has its
-    number."""
+    number, a behaviour campaign the plan of its suite."""
     limit = {} if max_client_lag_ms is None else {"max_client_lag_ms": max_client_lag_ms}
     raced = {} if tuning_round is None else {"round": tuning_round.number}
+    asked = {} if suite is None else {"suite": dict(suite)}
     return (
         limit
         | raced
+        | asked
         | {
             "schema": SCHEMA,
             "purpose": purpose,

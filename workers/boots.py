@@ -51,6 +51,7 @@ from workers.insist import insist
 from workers.left_behind import TrialFiles
 from workers.pulse import Pulse
 from workers.sampler import Machine, Sampler, read_now
+from workers.suite import run_suite_boot
 from workers.target import TargetError
 from workers.trial_evidence import Measured, boot_seed, level_of, never_served, store_trial
 from workers.warm_up import WARM_UP_PROMPTS, warm_up_body
@@ -102,8 +103,9 @@ def leave(boot: Boot, reason: str) -> None:
 
 def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
     """Starts the engine, runs the trials, stops the engine; says how it died, or "" where it lived to the end."""
-    rows = part_rows(boot)
-    processes = client_processes(boot, rows)
+    suite = boot.campaign.purpose == Campaign.Purpose.BEHAVIOUR
+    rows = [] if suite else part_rows(boot)
+    processes = 1 if suite else client_processes(boot, rows)
     engine: RunningEngine | None = None
     failure = ""
     try:
@@ -111,6 +113,8 @@ def measure_boot(boot: Boot, directory: Path, pulse: Pulse) -> str:
     except EngineFailed as error:
         failure = f"the engine did not start: {error}"
     try:
+        if suite:
+            return run_suite_boot(boot, engine, directory, pulse, failure)
         return run_trials(boot, rows, engine, directory, pulse, failure, processes)
     finally:
         if engine is not None:

@@ -39,20 +39,38 @@ class KeptTrial:
 def boots_in(path: Path) -> list[list[Path]]:
     """The trials' directories of each boot in a directory: of a trial, of a boot, or of boots.
 
-    Boots come in the order of their names, numbers by their value. Raises UnusableEvidence where there is no manifest.
+    Boots come in the order of their names, numbers by their value. Raises UnusableEvidence where there is no manifest,
+    and where a directory looks like evidence and is in none of these boots.
     """
     if not path.is_dir():
         raise UnusableEvidence(f"{path} is no directory: {LAYOUT}")
     if (path / MANIFEST).is_file():
-        return [[path]]
-    trials = [one for one in children(path) if (one / MANIFEST).is_file()]
-    if trials:
-        return [trials]
-    boots = [[trial for trial in children(one) if (trial / MANIFEST).is_file()] for one in children(path)]
-    found = [one for one in boots if one]
+        found = [[path]]
+    elif trials := trials_in(path):
+        found = [trials]
+    else:
+        found = [trials for one in children(path) if (trials := trials_in(one))]
     if not found:
         raise UnusableEvidence(f"{path} has no {MANIFEST}, and neither has anything in it: {LAYOUT}")
+    check_all_read(path, {trial for trials in found for trial in trials})
     return found
+
+
+def trials_in(boot: Path) -> list[Path]:
+    return [one for one in children(boot) if (one / MANIFEST).is_file()]
+
+
+def check_all_read(path: Path, trials: set[Path]) -> None:
+    """What is left out unseen may be just what speaks against the rest."""
+    here = [one for one in sorted(path.rglob("*"), key=lambda one: one.parts) if not one.name.startswith(".")]
+    for one in here:
+        if one.is_dir() and not any(one.iterdir()):
+            raise UnusableEvidence(f"{one} is empty: {LAYOUT}")
+    for one in dict.fromkeys(file.parent for file in here if file.name in (MANIFEST, PLAN, RECORDS)):
+        if one not in trials and not (one / MANIFEST).is_file():
+            raise UnusableEvidence(f"{one / MANIFEST} is missing: {LAYOUT}")
+        if one not in trials:
+            raise UnusableEvidence(f"{one} is a trial within another trial or boot, where none is read: {LAYOUT}")
 
 
 def children(path: Path) -> list[Path]:

@@ -17,6 +17,7 @@ class Campaign(models.Model):
         NOISE_FLOOR = "noise-floor"
         TUNING = "tuning"
         HELD_OUT = "held-out"
+        BEHAVIOUR = "behaviour"
         FALLBACK = "fallback"
 
     class State(models.TextChoices):
@@ -151,3 +152,17 @@ class Trial(models.Model):
 
     def __str__(self) -> str:
         return f"trial {self.pk} ({self.level})"
+
+
+class SuiteRun(models.Model):
+    """What a boot of a behaviour campaign has instead of trials: the preserved-behaviour suite, asked once."""
+
+    boot = models.OneToOneField(Boot, on_delete=models.PROTECT, related_name="suite_run")
+    progress: models.JSONField[Any, Any] = models.JSONField(default=dict, help_text="requests planned and answered")
+    answers_digest = models.CharField(max_length=64, blank=True, help_text="every answer, in the evidence store")
+    findings = models.JSONField(default=list)
+    started_at = models.DateTimeField(null=True)
+    ended_at = models.DateTimeField(null=True)
+
+    def __str__(self) -> str:
+        return f"suite of {self.boot}"

@@ -4,7 +4,7 @@ from typing import Any
 from loadtests import configurations, journal, queue
 from loadtests.canonical import digest_of
 from loadtests.journal import act
-from loadtests.models import Boot, Campaign, TrafficPart, TrafficSet, Trial
+from loadtests.models import Boot, Campaign, SuiteRun, TrafficPart, TrafficSet, Trial
 from loadtests.planning import PlannedBoot, Purpose, TuningRound, plan_boots, plan_document
 from loadtests.services.read_part import PART_OF, read_part
 from loadtests.services.store_configuration import store_configuration
@@ -28,8 +28,10 @@ def create_campaign(
     by: str,
     max_client_lag_ms: float | None = None,
     tuning_round: TuningRound | None = None,
+    suite: Mapping[str, Any] | None = None,
 ) -> Campaign:
-    """Plans a campaign and queues it. Raises ValueError when its part of the traffic is too small."""
+    """Plans a campaign and queues it; ``suite`` is the plan of the preserved-behaviour suite, of a behaviour campaign
+    alone. Raises ValueError when its part of the traffic is too small."""
     part = TrafficPart.objects.get(set=traffic_set, kind=PART_OF[Campaign.Purpose(purpose)])
     rows = read_part(part=part, purpose=purpose, brief_digest=brief_digest, reader="planning", actor=by)
     boots = plan_boots(
@@ -54,6 +56,7 @@ def create_campaign(
         boots=boots,
         max_client_lag_ms=max_client_lag_ms,
         tuning_round=tuning_round,
+        suite=suite,
     )
     with act():
         campaign = Campaign.objects.create(
@@ -101,4 +104,6 @@ def create_boot(campaign: Campaign, planned: PlannedBoot, configuration: int) ->
             segment={"start": trial.segment.start, "rows": list(trial.segment.rows), "seed": trial.segment.seed},
             planned=len(trial.segment.rows),
         )
+    if campaign.purpose == Campaign.Purpose.BEHAVIOUR:
+        SuiteRun.objects.create(boot=boot)
     return boot

@@ -7,7 +7,7 @@ from django.utils import timezone
 
 from loadtests import journal, queue
 from loadtests.journal import act
-from loadtests.models import Boot, Campaign, Trial
+from loadtests.models import Boot, Campaign, SuiteRun, Trial
 from loadtests.services.end_campaign import end_campaign
 from loadtests.services.refused import Refused
 
@@ -108,6 +108,8 @@ def copy_boot(boot: Boot, attempt: int) -> Boot:
         Trial.objects.create(
             boot=copy, position=trial.position, level=trial.level, segment=trial.segment, planned=trial.planned
         )
+    if SuiteRun.objects.filter(boot=boot).exists():
+        SuiteRun.objects.create(boot=copy)
     return copy
 
 

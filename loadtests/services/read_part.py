@@ -1,5 +1,5 @@
 from loadtests import journal, seal
-from loadtests.evidence.stores import evidence_store
+from loadtests.evidence.ahead import source
 from loadtests.journal import act
 from loadtests.models import Campaign, TrafficPart
 from loadtests.services.refused import Refused
@@ -9,6 +9,7 @@ from loadtests.traffic.rows import Row, rows_of
 PART_OF: dict[str, TrafficPart.Kind] = {
     Campaign.Purpose.NOISE_FLOOR: TrafficPart.Kind.TUNING,
     Campaign.Purpose.TUNING: TrafficPart.Kind.TUNING,
+    Campaign.Purpose.BEHAVIOUR: TrafficPart.Kind.TUNING,
     Campaign.Purpose.FALLBACK: TrafficPart.Kind.TUNING,
     Campaign.Purpose.HELD_OUT: TrafficPart.Kind.HELD_OUT,
 }
@@ -28,7 +29,7 @@ def read_part(*, part: TrafficPart, purpose: str, brief_digest: str, reader: str
     if part.kind == TrafficPart.Kind.HELD_OUT:
         with act():
             journal.record("held-out-read", subject=subject(part), actor=actor, **details)
-    return rows_of(evidence_store().get(part.digest), name=str(part))
+    return rows_of(source().get(part.digest), name=str(part))
 
 
 def subject(part: TrafficPart) -> str:
