@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -11,6 +12,7 @@ import click
 from decisions.commands.directories import Boot, check_brief, check_once, check_pairs, evidence_in, read_boots
 from decisions.rules.brief import BadBrief, Brief, read_brief
 from decisions.rules.verdict import CODES, VERDICT_CODE, verdict_content
+from loadtests.commands.printing import print_result
 from loadtests.evidence.directories import UnusableEvidence
 
 UNUSABLE = 2
@@ -61,14 +63,24 @@ def nominee_of(brief: Brief, candidates: Sequence[Boot], given: str | None) -> s
         raise Unusable(f"--nominee {given} is no candidate of the brief; there are: {', '.join(names.values())}")
     told = {one.manifest.digests.configuration for boot in candidates for one in boot.trials}
     found = {names[one] for one in told if one in names}
+    if told == {brief.baseline.digest}:
+        raise Unusable("the candidate's trials ran the brief's baseline: name --baseline and --candidate the other way")
     if given is not None:
         return given
     if len(found) == 1:
         return found.pop()
     if len(names) == 1:
         return brief.all_candidates[0].name
-    ran = "several of the brief's candidates" if found else "no configuration that the brief names"
-    raise Unusable(f"the candidate's trials ran {ran}: say which is meant with --nominee ({', '.join(names.values())})")
+    which = f"say which is meant with --nominee ({', '.join(names.values())})"
+    raise Unusable(f"{ran(told, found)}: {which}")
+
+
+def ran(told: AbstractSet[str | None], found: AbstractSet[str]) -> str:
+    if len(found) > 1:
+        return f"the candidate's trials ran several of the brief's candidates, {' and '.join(sorted(found))}"
+    if told == {None}:
+        return "the candidate's trials don't tell which configuration they ran"
+    return "the candidate's trials ran a configuration that is no candidate of the brief"
 
 
 def arms_in(
@@ -125,7 +137,7 @@ def compare(
     and nothing on standard output.
     """
     document = judged(brief_path, (baseline, candidate, control_of, control), nominee, rules)
-    click.echo(document)
+    print_result(document)
     context.exit(EXIT[json.loads(document)["verdict"]])
 
 

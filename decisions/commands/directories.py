@@ -1,9 +1,10 @@
 """From directories of trials to the evidence that the rules take."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
+from typing import Any
 
 import pyarrow.compute as pc
 from pydantic import ValidationError
@@ -18,6 +19,7 @@ from decisions.rules.evidence import (
     window_and_warm_up,
 )
 from decisions.rules.wording import counted
+from loadtests.evidence.contradictions import CHECKED, check_told
 from loadtests.evidence.directories import MANIFEST, KeptTrial, UnusableEvidence, boots_in, kept_trial
 from loadtests.evidence.manifest import Manifest
 from loadtests.generator.exchange import client_faults
@@ -70,10 +72,14 @@ class Boot:
 def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str) -> list[Boot]:
     """The boots of an arm, in the order of the directories given: the first is of the first pair."""
     found = [trials for one in directories for trials in boots_in(one)]
-    return [
-        Boot(Place(purpose, pair, arm), [kept_trial(one, COLUMNS) for one in trials])
-        for pair, trials in enumerate(found)
-    ]
+    return [Boot(Place(purpose, pair, arm), [read_trial(one) for one in trials]) for pair, trials in enumerate(found)]
+
+
+def read_trial(path: Path) -> KeptTrial:
+    """With the columns that the rules read, once its files are found not to deny each other."""
+    found = kept_trial(path, tuple(dict.fromkeys((*COLUMNS, *CHECKED))))
+    check_told(found, level_told(found))
+    return replace(found, records=found.records.select(list(COLUMNS)))
 
 
 def check_pairs(baseline: Sequence[Boot], other: Sequence[Boot], names: tuple[str, str]) -> None:
@@ -91,8 +97,14 @@ def check_once(boots: Sequence[Boot]) -> None:
         records = [trial.manifest.digests.records] if anything_sent(trial) else []
         for told in (trial.manifest_sha256, *records):
             if told in seen:
-                raise UnusableEvidence(f"{trial.path} is the same trial as {seen[told]}: name it once")
+                raise UnusableEvidence(same_trial(trial.path, seen[told]))
             seen[told] = trial.path
+
+
+def same_trial(path: Path, other: Path) -> str:
+    if path.resolve() == other.resolve():
+        return f"{path} is named twice: a trial belongs to one boot of one arm"
+    return f"{path} is the same trial as {other}: name it once"
 
 
 def anything_sent(trial: KeptTrial) -> bool:
@@ -118,25 +130,45 @@ def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
             level_of(brief, trial)
 
 
-def level_of(brief: Brief, trial: KeptTrial) -> Level:
-    """The brief's level of that name, or the one with the same load: ``draftproof replay`` names none."""
+def level_told(trial: KeptTrial) -> Level:
     try:
-        ran = Level.model_validate(trial.manifest.level)
+        return Level.model_validate(trial.manifest.level)
     except ValidationError as error:
         one = error.errors()[0]
         field = ".".join(str(part) for part in ("level", *one["loc"]))
         raise UnusableEvidence(f"{trial.path / MANIFEST}: {field}: {one['msg']}") from None
+
+
+def level_of(brief: Brief, trial: KeptTrial) -> Level:
+    """The brief's level of that name, or the one with the same load: ``draftproof replay`` names none."""
+    ran = level_told(trial)
     load = ran.model_dump(include=SAME_LOAD)
     same = [one for one in brief.levels if one.model_dump(include=SAME_LOAD) == load]
     named = [one for one in same if one.name == ran.name]
     if named or len(same) == 1:
         return (named or same)[0]
-    if any(one.name == ran.name for one in brief.levels):
-        raise UnusableEvidence(
-            f"{trial.path} ran level {ran.name} under another load than the brief's level of that name"
-        )
-    levels = ", ".join(one.name for one in brief.levels)
-    raise UnusableEvidence(f"{trial.path} ran level {ran.name}, whose load is none of the brief's: {levels}")
+    raise UnusableEvidence(f"{trial.path} ran level {ran.name}, {unlike(brief, ran, same)}")
+
+
+def unlike(brief: Brief, ran: Level, same: Sequence[Level]) -> str:
+    """Why none of the brief's levels is the one that ran."""
+    if same:
+        names = ", ".join(one.name for one in same)
+        return f"and the brief has {len(same)} levels with this load, none of that name: {names}"
+    named = next((one for one in brief.levels if one.name == ran.name), None)
+    if named is None:
+        return f"whose load is that of none of the brief's levels: {', '.join(one.name for one in brief.levels)}"
+    theirs, ours = ran.model_dump(mode="json", include=SAME_LOAD), named.model_dump(mode="json", include=SAME_LOAD)
+    differ = [name for name in Level.model_fields if theirs.get(name) != ours.get(name)]
+    told = "; ".join(f"{name} {shown(theirs.get(name))}, in the brief {shown(ours.get(name))}" for name in differ)
+    return f"under another load than the brief's level of that name: {told}"
+
+
+def shown(value: Any) -> str:
+    """A part of a level as in a brief, without what isn't set."""
+    if isinstance(value, dict):
+        return "{" + ", ".join(f"{name}: {shown(one)}" for name, one in value.items() if one is not None) + "}"
+    return "none" if value is None else f"{value:g}" if isinstance(value, float) else str(value)
 
 
 def evidence_in(brief: Brief, boots: Sequence[Boot]) -> list[TrialEvidence]:

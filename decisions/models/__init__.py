@@ -1,23 +1,29 @@
 from decisions.models.account import Account
+from decisions.models.behaviour_result import BehaviourResult
 from decisions.models.brief import Brief, BriefCampaign, BriefRevision
+from decisions.models.demonstration import Demonstration
 from decisions.models.event import Event
 from decisions.models.imported_trial import ImportedTrial
 from decisions.models.release import Release
 from decisions.models.service import Route, Service
+from decisions.models.service_cases import ServiceCases
 from decisions.models.signature import Signature
 from decisions.models.taken_look import TakenLook
 from decisions.models.verdict import Verdict
 
 __all__ = [
     "Account",
+    "BehaviourResult",
     "Brief",
     "BriefCampaign",
     "BriefRevision",
+    "Demonstration",
     "Event",
     "ImportedTrial",
     "Release",
     "Route",
     "Service",
+    "ServiceCases",
     "Signature",
     "TakenLook",
     "Verdict",

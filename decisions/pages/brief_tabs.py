@@ -16,8 +16,9 @@ from decisions.pages.access import require
 from decisions.pages.problems import located
 from decisions.pages.rows import tuning_rows
 from decisions.rules.brief import BadBrief, Brief
-from decisions.rules.cautions import cautions
+from decisions.rules.cautions import cautions, unnamed_cases
 from decisions.rules.power import looks_taken
+from decisions.rules.preflight import refused
 from decisions.rules.request_counts import request_counts
 from decisions.rules.speed_up import NONE
 from decisions.rules.states import FROZEN
@@ -28,9 +29,11 @@ from decisions.selectors.events import events_of_revision
 from decisions.selectors.level_pictures import levels_shown
 from decisions.selectors.looks import taken_looks
 from decisions.selectors.pictures import held_out_pictures
+from decisions.selectors.preflight import findings_of_brief
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
-from decisions.selectors.runs import DECIDED, trial_rows
+from decisions.selectors.runs import DECIDED, suite_of, trial_rows
 from decisions.selectors.seal import used_before
+from decisions.selectors.service_cases import digests_of
 from decisions.selectors.traffic import replayed_part, set_by_digest, text_gone
 from decisions.selectors.tuning import tuning_pictures
 from decisions.selectors.tuning_race import RaceShown, race_shown, shrinkage
@@ -42,12 +45,15 @@ TABS = (
     ("brief", "Brief"),
     ("brief-tuning", "Tuning"),
     ("brief-held-out", "Held-out"),
+    ("brief-behaviour", "Behaviour"),
     ("brief-health", "Health"),
     ("brief-imported", "Imported"),
     ("brief-sign-off", "Sign-off"),
     ("brief-history", "History"),
 )
 EVENTS_A_PAGE = 100
+# Something can still be done about a refusal.
+BEFORE_ITS_END = ("draft", FROZEN, "measuring")
 
 
 def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]:
@@ -70,7 +76,8 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
     try:
         document = revision.document
     except BadBrief as error:
-        return context | {"document": None, "levels": [], "problems": located(error.problems, revision.source)}
+        problems = located(error.problems, revision.source, error.rules)
+        return context | {"document": None, "levels": [], "problems": problems}
     progress = progress_where_measured(revision, document, campaigns)
     running = trial_rows(progress.running) if progress and progress.running else []
     taken = {one.number: one.result for one in taken_looks(revision)} if document.rule.looks > 1 else {}
@@ -81,6 +88,7 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
         "levels": [level.name for level in document.levels],
         "progress": progress,
         "running_rows": running,
+        "running_suite": suite_of(progress.running) if progress and progress.running else None,
     }
 
 
@@ -111,11 +119,15 @@ def brief(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         context["candidates"] = selectors.candidates_of(document.baseline, named)
         context["level_pictures"] = levels_shown(document, replayed_part(document))
         context["rungs"] = ladder_rungs(document)
+        context["findings"] = findings_of_brief(document, traffic_set)
+        if revision.state in BEFORE_ITS_END:
+            context["refused"] = refused(context["findings"])
         context["used_before"] = used_before(revision, traffic_set)
         told = traffic_told(traffic_set)
         context["request_counts"] = request_counts(document, told)
         if revision.state == "draft":
-            context["cautions"] = cautions(document, told, earlier=judged_before(revision))
+            own = unnamed_cases(document, digests_of(context["service"]), context["service"].name)
+            context["cautions"] = [*cautions(document, told, earlier=judged_before(revision)), *own]
     if revision.state == FROZEN:
         context["why_not_start"] = text_gone(revision.traffic_set)
     earlier = selectors.before(revision)

@@ -19,6 +19,7 @@ from decisions.pages.traffic_block import named, with_traffic
 from decisions.rules.brief import BadBrief
 from decisions.rules.who_may import may_write_brief
 from decisions.selectors import briefs as selectors
+from decisions.selectors.service_cases import versions_of
 from decisions.selectors.traffic import newest_ready
 from decisions.services.cancel_brief import cancel_brief
 from decisions.services.create_brief import create_brief
@@ -68,7 +69,7 @@ def new(request: HttpRequest) -> HttpResponse:
     try:
         revision = create_brief(route=route, source=source, by=account)
     except BadBrief as error:
-        problems = located(error.problems, source)
+        problems = located(error.problems, source, error.rules)
         return writing(request, routes, route, source=source, problems=problems, traffic=traffic)
     messages.success(request, "The draft is kept. Freeze it when its words are final.")
     return redirect("brief", revision.brief_id, revision.number)
@@ -101,7 +102,7 @@ def edit(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     try:
         edit_brief(revision=revision, source=source, by=account)
     except BadBrief as error:
-        problems = located(error.problems, source)
+        problems = located(error.problems, source, error.rules)
         return writing(request, [route], route, source=source, revision=revision, problems=problems)
     except Refused as refusal:
         problems = [Problem("", str(refusal), None)]
@@ -131,6 +132,7 @@ def writing(
         "problems": problems or [],
         "traffic": traffic,
         "hint": hint,
+        "cases": versions_of(route.service).first() if route else None,
     }
     return render(request, "briefs/write.html", context, status=422 if problems else 200)
 

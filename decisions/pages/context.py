@@ -16,7 +16,14 @@ SECTIONS = (
 )
 
 # Their pages are many, and all of one section.
-BY_FIRST_WORD = {"brief": "briefs", "traffic": "traffic"}
+BY_FIRST_WORD = {
+    "brief": "briefs",
+    "demonstration": "services",
+    "demonstrations": "services",
+    "preflight": "briefs",
+    "service": "services",
+    "traffic": "traffic",
+}
 
 
 def section_of(url_name: str) -> str:

@@ -6,12 +6,17 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from django.urls import reverse
+
 from decisions.models import BriefRevision, Signature
-from decisions.rules.wording import share
+from decisions.rules.wording import counted, share
+from decisions.selectors.demonstrations import Demonstrated
 from decisions.selectors.seal import Use, used_before
 
 # Below this a fallback still works, but the owner should see how well before relying on it.
 CARRIES = 0.9
+BEHAVIOUR = "brief-behaviour"
+MOST_NAMED = 3
 
 
 @dataclass(frozen=True)
@@ -19,15 +24,26 @@ class Gate:
     # yes, no or open
     state: str
     words: str
+    # Name of the tab that shows it in full.
+    tab: str = ""
+    # Address of the page that does, where it is no tab.
+    page: str = ""
 
 
-def gates(revision: BriefRevision, shown: Mapping[str, Any], signatures: Sequence[Signature]) -> list[Gate]:
+def gates(
+    revision: BriefRevision,
+    shown: Mapping[str, Any],
+    signatures: Sequence[Signature],
+    demonstrated: Sequence[Demonstrated],
+) -> list[Gate]:
     used = used_before(revision)
     return [
         Gate("yes" if revision.frozen_at else "no", "Brief frozen before tuning"),
         Gate("open" if used else "yes", used_words(used)),
         validity_gate(shown["validity"]),
         Gate(three(shown["noise_floor"]["ok"]), "Noise floor below the improvement asked for"),
+        *behaviour_gates(shown["guardrails"]),
+        *map(demonstration_gate, demonstrated),
         fallback_gate([row for row in shown["fallback"] if row["class"] == "all"]),
         Gate(
             "yes" if shown["evidence_class"] == "measured" else "no",
@@ -52,6 +68,41 @@ def validity_gate(checks: Sequence[Mapping[str, Any]]) -> Gate:
     if broken:
         return Gate("no", f"{broken} of {len(checks)} validity checks broken")
     return Gate("yes" if passed == len(checks) else "open", f"{passed} of {len(checks)} validity checks hold")
+
+
+def behaviour_gates(guardrails: Sequence[Mapping[str, Any]]) -> list[Gate]:
+    """One where a guardrail rests on the preserved-behaviour suite."""
+    return [behaviour_gate(row) for row in guardrails if row.get("metric") == "behaviour"]
+
+
+def behaviour_gate(row: Mapping[str, Any]) -> Gate:
+    if "over" not in row:
+        return Gate("open", "Preserved behaviour: no result", BEHAVIOUR)
+    if row["shown"] == "broken":
+        return Gate("no", broken_words(row), BEHAVIOUR)
+    if row["shown"] != "shown":
+        return Gate("open", "Preserved behaviour not shown", BEHAVIOUR)
+    return Gate("yes", f"Behaviour preserved in {counted(row['requests'], 'case')}", BEHAVIOUR)
+
+
+def broken_words(row: Mapping[str, Any]) -> str:
+    names = row.get("cases", [])
+    if not names:
+        return "Behaviour broken: the server itself"
+    named = f"{', '.join(names[:MOST_NAMED])}{' …' if len(names) > MOST_NAMED else ''}"
+    return f"Behaviour broken in {row['over']} of {counted(row['requests'], 'case')}: {named}"
+
+
+def demonstration_gate(one: Demonstrated) -> Gate:
+    """Open where there is none: it warns, and closes nothing."""
+    about = one.about.label
+    if one.needed.mode is None:
+        return Gate("open", f"Nobody can tell which demonstration of {about} is needed: the sampling isn’t known")
+    if one.demonstration is None:
+        said = f"No demonstration of preserved behaviour for {about}, {one.needed.mode} output"
+        return Gate("open", said, page=reverse("demonstrations"))
+    said = f"{one.demonstration.vouched_by} vouches for preserved behaviour of {about}, {one.needed.mode} output"
+    return Gate("yes", said, page=reverse("demonstration", args=[one.demonstration.pk]))
 
 
 def fallback_gate(rows: Sequence[Mapping[str, Any]]) -> Gate:

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any
 
 import yaml
 
-from decisions.rules.brief import LONGEST_SOURCE, SLIPS, Brief
+from decisions.rules.brief import LONGEST_SOURCE, Brief
+from loadtests.strict_yaml import SLIPS
 
 # As pydantic says it.
 UNKNOWN = "Extra inputs are not permitted"
@@ -19,15 +20,19 @@ Children = dict[str, tuple[int, yaml.Node]]
 
 @dataclass(frozen=True)
 class Problem:
+    """``rule``: that of the preflight which it breaks, where it breaks one."""
+
     field: str
     sentence: str
     line: int | None
+    rule: str = ""
 
 
-def located(problems: Sequence[str], source: str) -> list[Problem]:
-    """``problems`` as BadBrief has them, "dotted.field: sentence", each with the line that the field stands on."""
-    lines = Lines(source)
-    return [locate(problem, lines) for problem in problems]
+def located(problems: Sequence[str], source: str, rules: Mapping[str, str] | None = None) -> list[Problem]:
+    """``problems`` as BadBrief has them, "dotted.field: sentence", each with the line that the field stands on;
+    ``rules`` as its ``rules``."""
+    lines, broken = Lines(source), rules or {}
+    return [replace(locate(problem, lines), rule=broken.get(problem, "")) for problem in problems]
 
 
 def composed(source: str) -> yaml.Node | None:

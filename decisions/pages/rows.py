@@ -41,6 +41,9 @@ class RequirementRow:
     limit: str
     shown: str
     picture: Picture | None
+    # Rests on the preserved-behaviour suite; and of its cases those that broke.
+    suite: bool = False
+    broken: tuple[str, ...] = ()
 
 
 def requirement_row(fields: Mapping[str, Any]) -> RequirementRow:
@@ -55,8 +58,14 @@ def requirement_row(fields: Mapping[str, Any]) -> RequirementRow:
         interval=interval_text(fields),
         limit=fields["required_text"],
         shown=shown_word(fields),
-        picture=picture(fields),
+        picture=None if is_suite(fields) else picture(fields),
+        suite=is_suite(fields),
+        broken=tuple(fields.get("cases", ())),
     )
+
+
+def is_suite(fields: Mapping[str, Any]) -> bool:
+    return fields.get("metric") == "behaviour"
 
 
 def shown_word(fields: Mapping[str, Any]) -> str:

@@ -1,19 +1,20 @@
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import PermissionDenied
 from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, redirect, render
 from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
-from decisions.models import Account
+from decisions.models import Account, BriefRevision
 from decisions.pages.access import posted_from, require
 from decisions.pages.boot_facts import client_floor, engine_facts, trial_checks
 from decisions.pages.evidence_away import without_evidence
-from decisions.rules.who_may import may_declare_fault
+from decisions.rules.who_may import may_declare_fault, may_read_cases
 from decisions.selectors import runs as selectors
 from decisions.selectors.timelines import timeline_bytes, timelines_of
 from decisions.services.declare_fault import declare_fault
-from decisions.services.people import person
+from decisions.services.people import person, relation
 from decisions.services.refused import Refused
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.evidence.stores import evidence_store
@@ -36,7 +37,7 @@ def runs_live(request: HttpRequest) -> HttpResponse:
 
 def queue() -> dict[str, object]:
     return {
-        "running": [(boot, selectors.trial_rows(boot)) for boot in selectors.running_boots()],
+        "running": [(boot, selectors.trial_rows(boot), selectors.suite_of(boot)) for boot in selectors.running_boots()],
         "queued": selectors.queued_boots(),
         "lost": selectors.lost_boots(),
         "recent": selectors.recent_boots(),
@@ -93,6 +94,40 @@ def records(request: HttpRequest, pk: int) -> HttpResponse:
 
 @require_safe
 @login_required
+def answers(request: HttpRequest, pk: int) -> HttpResponse:
+    """What a server answered to the preserved-behaviour suite, as JSON lines."""
+    account = require(request)
+    found = get_object_or_404(selectors.boot_for_page(), pk=pk)
+    revision = selectors.revision_of(found)
+    if revision is None or not selectors.may_download_answers(found, revision):
+        raise Http404("answers can be downloaded once the brief has been decided on")
+    if refusal := why_no_answers(revision, account):
+        raise PermissionDenied(refusal)
+    digest = found.suite_run.answers_digest
+    try:
+        content = evidence_store().get(digest)
+    except (EvidenceMissing, EvidenceDamaged) as error:
+        return without_evidence(request, error)
+    headers = {"Content-Disposition": f'attachment; filename="boot-{pk}-answers-{digest[:12]}.jsonl"'}
+    return HttpResponse(content, content_type="application/jsonl", headers=headers)
+
+
+def why_not_download(boot: Boot, revision: BriefRevision | None, account: Account) -> str | None:
+    """None where the boot has answers that the person may download."""
+    if selectors.suite_of(boot) is None:
+        return None
+    if revision is None or not selectors.may_download_answers(boot, revision):
+        return "after the decision"
+    return why_no_answers(revision, account)
+
+
+def why_no_answers(revision: BriefRevision, account: Account) -> str | None:
+    """The suite's own prompts are no secret; those of the service's own cases are personal data."""
+    return may_read_cases(person(account), relation(revision)) if selectors.asks_own_cases(revision) else None
+
+
+@require_safe
+@login_required
 def timeline(request: HttpRequest, pk: int) -> HttpResponse:
     require(request)
     trial = get_object_or_404(
@@ -114,9 +149,11 @@ def parquet(content: bytes, name: str) -> HttpResponse:
 
 
 def trials_of(boot: Boot) -> dict[str, object]:
+    """Or its suite, which a boot of a behaviour campaign has instead."""
     rows = selectors.trial_rows(boot)
     sealed = selectors.is_sealed(boot, selectors.revision_of(boot))
-    return {"rows": rows, "checks": trial_checks(rows, boot.configuration.digest, sealed=sealed)}
+    checks = trial_checks(rows, boot.configuration.digest, sealed=sealed)
+    return {"rows": rows, "suite": selectors.suite_of(boot), "checks": checks}
 
 
 def is_live(boot: Boot) -> bool:
@@ -141,6 +178,8 @@ def render_boot(
         "timelines": [] if sealed or is_live(boot) else timelines_of(boot.trials.all()),
         "downloadable": {trial.pk for trial in boot.trials.all() if selectors.may_download(trial, revision)},
         "siblings": selectors.siblings_of(boot),
+        "why_no_answers": why_not_download(boot, revision, account),
+        "suite_result": boot.campaign.behaviour_results.last(),
         "may_declare": faultable and may_declare_fault(person(account)) is None,
         "refusal": refusal,
         "reason": reason,

@@ -13,6 +13,7 @@ from decisions.pages.privacy import PrivacyForm, kept, typed
 from decisions.rules.who_may import Relation, may_add_route, may_manage_privacy, may_revoke
 from decisions.selectors import services as selectors
 from decisions.selectors.pictures import in_order
+from decisions.selectors.service_cases import versions_of
 from decisions.services.add_route import add_route
 from decisions.services.people import owners, person
 from decisions.services.refused import Refused
@@ -62,6 +63,7 @@ def render_service(
         "service": found,
         "routes": selectors.routes_now(found.routes.all(), timezone.now()),
         "decisions": selectors.decisions_of_service(found),
+        "cases": versions_of(found).first(),
         "privacy": privacy,
         "may_manage": why_not_manage is None,
         "why_not_manage": why_not_manage,

@@ -18,6 +18,7 @@ from decisions.pages.rows import requirement_row
 from decisions.rules.power import looks_taken, missing_evidence, powers
 from decisions.rules.states import approval_refusal
 from decisions.rules.who_may import may_sign
+from decisions.selectors.demonstrations import demonstrated
 from decisions.selectors.imported import standing, why_unjudged
 from decisions.selectors.pictures import heat_map, held_out_pictures
 from decisions.selectors.verdict_pictures import ladder, proof
@@ -111,6 +112,7 @@ def render_sign_off(
     tuned = (revision.nomination or {}).get("rows", [])
     document = revision.document
     proved = proof(document, shown)
+    vouched = demonstrated(revision)
     context |= {
         "judged": shown,
         "proof": proved,
@@ -128,7 +130,8 @@ def render_sign_off(
         "guardrails": [requirement_row(row) for row in shown["guardrails"]],
         "fallback": [row for row in shown["fallback"] if row["class"] == "all"],
         "planned": sum(row["planned"] for row in shown["levels"] if row["class"] == "all"),
-        "gates": gates(revision, shown, signatures),
+        "gates": gates(revision, shown, signatures, vouched),
+        "demonstrated": vouched,
         "signatures": signatures,
         "form": written,
         "meanings": meanings(shown),

@@ -14,8 +14,9 @@ from django.core.files.uploadhandler import FileUploadHandler, SkipFile, StopUpl
 from django.http import HttpRequest
 
 from decisions.models import Account
-from decisions.rules.who_may import Person, may_import_evidence, may_import_traffic
+from decisions.rules.who_may import Person, may_import_evidence, may_import_traffic, may_vouch
 from decisions.services.people import person
+from decisions.services.vouch_demonstration import LONGEST_RESULT
 from loadtests import uploads
 
 MEGABYTE = 1_000_000
@@ -29,11 +30,13 @@ ROOM_LEFT = 256 * MEGABYTE
 
 @dataclass(frozen=True)
 class Welcome:
-    """A page that takes a file: from whom, all of it or only its beginning, and up to which size of its own."""
+    """A page that takes a file: from whom, all of it or only its beginning, and up to which size of its own, with what
+    is to be done with a larger one."""
 
     rule: Callable[[Person], str | None]
     whole: bool = True
     limit: int | None = None
+    larger: str = ""
 
     @property
     def most_bytes(self) -> int:
@@ -44,7 +47,15 @@ WELCOME = {
     "traffic-import": Welcome(may_import_traffic),
     "traffic-import-again": Welcome(may_import_traffic),
     "traffic-import-look": Welcome(may_import_traffic, whole=False),
-    "brief-imported-new": Welcome(may_import_evidence, limit=RESULT_LIMIT),
+    "brief-imported-new": Welcome(
+        may_import_evidence,
+        limit=RESULT_LIMIT,
+        larger="Compress it with gzip or zstd, which are read as they are, or have it imported with manage.py "
+        "import_evidence.",
+    ),
+    "demonstration-new": Welcome(
+        may_vouch, limit=LONGEST_RESULT, larger="The result.json of a suite is smaller: look which file it is."
+    ),
 }
 
 
@@ -71,13 +82,10 @@ def too_large() -> Trouble:
     )
 
 
-def result_too_large() -> Trouble:
-    limit = WELCOME["brief-imported-new"].most_bytes / MEGABYTE
-    return Trouble(
-        413,
-        f"The file is larger than the {limit:,.0f} MB that this page takes. Compress it with gzip or zstd, which are "
-        "read as they are, or have it imported with manage.py import_evidence.",
-    )
+def result_too_large(page: str = "brief-imported-new") -> Trouble:
+    welcome = WELCOME[page]
+    said = f"The file is larger than the {welcome.most_bytes / MEGABYTE:,.0f} MB that this page takes."
+    return Trouble(413, f"{said} {welcome.larger}")
 
 
 NO_ROOM = Trouble(507, "There is not enough room on the disk for this file. Nothing of it was kept.")
@@ -103,10 +111,11 @@ class BoundedUpload(FileUploadHandler):
 
     def receive_data_chunk(self, raw_data: bytes, start: int) -> bytes | None:
         self.taken += len(raw_data)
-        welcome = WELCOME[page_of(self.request)]
+        page = page_of(self.request)
+        welcome = WELCOME[page]
         if welcome.whole:
             if self.taken > welcome.most_bytes:
-                self.stop(result_too_large() if welcome.limit else too_large())
+                self.stop(result_too_large(page) if welcome.limit else too_large())
         elif self.taken > LOOK_LIMIT:
             return None
         try:

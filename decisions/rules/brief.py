@@ -1,15 +1,14 @@
 """The acceptance brief as a document: what will be decided, by which rule, frozen before any tuning."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
 from typing import Annotated, Any, Literal
 
-import yaml
 from pydantic import AfterValidator, Field, ValidationError, model_validator
-from yaml.composer import ComposerError
-from yaml.constructor import ConstructorError
 
-from decisions.rules.preflight import method_refusals, refusals
+from decisions.rules.as_written import FOREIGN_DIFFERENCE, finding_of
+from decisions.rules.findings import Finding
+from decisions.rules.preflight import findings_of, refused
 from decisions.rules.search import (
     LONGEST_NAME,
     MOST_FAMILIES,
@@ -23,6 +22,8 @@ from decisions.rules.search import (
 from loadtests.canonical import canonical, digest
 from loadtests.configurations import Configuration, Speculative, foreign_difference
 from loadtests.statistics.looks import Look, planned_looks
+from loadtests.strict_yaml import SLIPS, BadYaml
+from loadtests.strict_yaml import read_yaml as read_strict_yaml
 from loadtests.traffic.levels import ClassName, Deadline, Frozen, Level, deadline_of
 
 Metric = Literal["attainment", "slo_goodput", "completion_quantile", "output_tokens_per_s", "capacity"]
@@ -43,11 +44,8 @@ LONGEST_SOURCE = 200_000  # bytes
 MOST_PROBLEMS = 50
 LONGEST_PROBLEM = 500  # characters
 MOST_CANDIDATES = 50
-MOST_KEYS_MERGED = 200
 MOST_REQUESTS = 10_000_000  # in one arm's held-out trials, to plan which takes seconds
 LARGEST_WHOLE = 2**53 - 1  # RFC 8785 takes no larger whole number
-# What PyYAML and the canonical form raise for words that aren't what they claim to be.
-SLIPS = (ValueError, KeyError, IndexError, AttributeError, TypeError, OverflowError)
 RESERVED_NAMES = frozenset({"baseline", "control", "candidate", "none"})
 
 
@@ -219,6 +217,24 @@ class Tuning(Frozen):
     confirmed: int = Field(2, ge=1, le=20)
 
 
+class Suite(Frozen):
+    """How the preserved-behaviour suite asks and judges, where a guardrail rests on it. Sampled output is compared
+    under ``temperature``, ``top_p`` and ``top_k`` (0 is no limit): those of the service. ``tie_nats``: two tokens of
+    the baseline that are no further apart in log probability are a numerical tie. ``false_alarm`` is the chance that
+    the suite calls something broken where nothing is. ``uses`` names request fields that the service's traffic uses:
+    that a candidate refuses one of them is then a break. ``cases`` is the digest of the service's own cases."""
+
+    thorough: bool = False
+    concurrency: int = Field(8, ge=2, le=1_024)
+    temperature: float = Field(1.0, gt=0, le=2)
+    top_p: float = Field(1.0, gt=0, le=1)
+    top_k: int = Field(0, ge=0, le=1_000_000)
+    tie_nats: float = Field(0.1, ge=0, le=2)
+    false_alarm: float = Field(0.01, ge=1e-6, le=0.2)
+    uses: tuple[str, ...] = Field((), max_length=50)
+    cases: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
+
+
 class Traffic(Frozen):
     """The population: digests of the parts that stand for it."""
 
@@ -232,7 +248,7 @@ class Brief(Frozen):
     """``candidates`` are written out one by one; ``search`` holds families of them. With ``search`` or ``tuning`` the
     candidates race; without both every one of them is measured once."""
 
-    later = ("capacity", "search", "tuning")
+    later = ("capacity", "search", "tuning", "behaviour")
     schema_: Literal["draftproof.brief/1"] = Field("draftproof.brief/1", alias="schema")
     title: str = Field(min_length=3, max_length=120)
     service: str
@@ -253,6 +269,7 @@ class Brief(Frozen):
     outcome: Outcome
     capacity: Ladder | None = None
     guardrails: tuple[Guardrail, ...] = Field(max_length=50)
+    behaviour: Suite | None = None
     rule: Rule
     budget_engine_minutes: float = Field(gt=0, le=1_000_000)
     release_days: int = Field(90, ge=1, le=730)
@@ -278,6 +295,8 @@ class Brief(Frozen):
             raise ValueError("two candidates have the same name")
         if len({rail.id for rail in self.guardrails}) != len(self.guardrails):
             raise ValueError("two guardrails have the same id")
+        if self.behaviour is not None and self.suite is None:
+            raise ValueError("behaviour asks for the suite, but no guardrail has the metric behaviour: add one")
         return self
 
     @model_validator(mode="after")
@@ -359,6 +378,12 @@ class Brief(Frozen):
         """How far the race goes, where there is one."""
         return self.tuning or Tuning()
 
+    @property
+    def suite(self) -> Suite | None:
+        """How the preserved-behaviour suite runs; None where no guardrail rests on it."""
+        asked = any(rail.metric == "behaviour" for rail in self.guardrails)
+        return (self.behaviour or Suite()) if asked else None
+
     @cached_property
     def all_candidates(self) -> tuple[Candidate, ...]:
         """Those written out, then each family's draft lengths and listed schedules; none that tuning proposes."""
@@ -387,13 +412,24 @@ class Brief(Frozen):
 
 
 class BadBrief(ValueError):
-    """A brief that can't be used; ``problems`` has one sentence per field."""
+    """A brief that can't be used; ``problems`` has one sentence per field. ``findings``: those of the preflight among
+    them."""
 
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, problems: list[str], findings: Sequence[Finding] = ()) -> None:
         more = len(problems) - MOST_PROBLEMS
         shown = [printable(problem) for problem in problems[:MOST_PROBLEMS]]
         self.problems = [*shown, f"and {more:,} problems more"] if more > 0 else shown
+        self.findings = tuple(findings)
         super().__init__("; ".join(self.problems))
+
+    @property
+    def rules(self) -> dict[str, str]:
+        """{problem: id of the rule of the preflight that it breaks}"""
+        return {printable(one.problem): one.rule for one in self.findings}
+
+
+def refused_brief(findings: Sequence[Finding]) -> BadBrief:
+    return BadBrief([one.problem for one in findings], findings)
 
 
 def printable(problem: str) -> str:
@@ -402,11 +438,17 @@ def printable(problem: str) -> str:
     return text if len(text) <= LONGEST_PROBLEM else f"{text[:LONGEST_PROBLEM]}…"
 
 
-def explain(error: ValidationError) -> list[str]:
-    return [
-        f"{'.'.join(str(part) for part in one['loc']) or 'brief'}: {one['msg'].removeprefix('Value error, ')}"
-        for one in error.errors(include_url=False, include_context=False, include_input=False)
-    ]
+def unreadable_brief(error: ValidationError) -> BadBrief:
+    """A sentence for every field in error; those of the speculative settings are what the preflight says of them."""
+    slips = error.errors(include_url=False, include_context=False)
+    found = [finding_of(one) if place < MOST_PROBLEMS else None for place, one in enumerate(slips)]
+    problems = [one.problem if one else explain(slip) for one, slip in zip(found, slips, strict=True)]
+    return BadBrief(problems, [one for one in found if one])
+
+
+def explain(slip: Mapping[str, Any]) -> str:
+    where = ".".join(str(part) for part in slip["loc"]) or "brief"
+    return f"{where}: {slip['msg'].removeprefix('Value error, ')}"
 
 
 def parse_brief(document: Any) -> Brief:
@@ -416,7 +458,7 @@ def parse_brief(document: Any) -> Brief:
         # What has no canonical form can't be frozen: better said here than at the freeze.
         brief.content  # noqa: B018 - computed for what it raises
     except ValidationError as error:
-        raise BadBrief(explain(error)) from None
+        raise unreadable_brief(error) from None
     except SLIPS as error:
         raise BadBrief([f"brief: it has no canonical form: {error}"]) from None
     problems = [f"{path}: the character NUL can't be kept" for path, text in texts if "\0" in text]
@@ -438,41 +480,6 @@ def texts_of(document: Any, path: str = "") -> Iterator[tuple[str, str]]:
         yield from texts_of(value, inner)
 
 
-class Loader(yaml.SafeLoader):
-    """Says which words can't be read, and where; PyYAML alone fails on them with whatever Python raises."""
-
-    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:
-        try:
-            return super().construct_object(node, deep=deep)
-        except SLIPS as error:
-            words = repr(node.value)[:60]
-            kind = node.tag.rsplit(":", 1)[-1]
-            raise ConstructorError(None, None, f"{words} can't be read as {kind}", node.start_mark) from error
-
-    def compose_mapping_node(self, anchor: Any) -> yaml.MappingNode:
-        """A key that stands twice is refused: PyYAML alone lets the last one win, unseen."""
-        node: yaml.MappingNode = super().compose_mapping_node(anchor)
-        lines: dict[tuple[str, str], int] = {}
-        for key, _ in node.value:
-            if not isinstance(key, yaml.ScalarNode):
-                continue
-            named = key.tag, key.value
-            if named in lines:
-                said = f"the key {key.value[:60]!r} stands twice in one mapping, first in line {lines[named]}"
-                raise ComposerError(None, None, said, key.start_mark)
-            lines[named] = key.start_mark.line + 1
-        return node
-
-    def flatten_mapping(self, node: yaml.MappingNode) -> None:
-        """Merges within merges grow without bound."""
-        for key, value in node.value:
-            if key.tag == "tag:yaml.org,2002:merge" and isinstance(value, yaml.SequenceNode):
-                raise ConstructorError(None, None, "merge one mapping at a time, not a list", key.start_mark)
-        super().flatten_mapping(node)
-        if len(node.value) > MOST_KEYS_MERGED:
-            raise ConstructorError(None, None, f"more than {MOST_KEYS_MERGED} keys in one mapping", node.start_mark)
-
-
 def read_brief(text: str) -> Brief:
     """A brief from YAML or JSON text (JSON is YAML). A candidate may also be written as a whole ``configuration``:
     it is then held against the baseline, and any difference besides the speculative setting is refused. So is a
@@ -484,42 +491,36 @@ def read_brief(text: str) -> Brief:
         raise BadBrief(["a brief is a mapping of fields"])
     brief = parse_brief(reduce_candidates(document))
     # Of words that people still write alone: what was frozen earlier stays readable.
-    problems = [*candidate_refusals(brief), *family_refusals(brief)]
-    if problems:
-        raise BadBrief(problems)
+    findings = [*candidate_refusals(brief), *family_refusals(brief)]
+    if findings:
+        raise refused_brief(findings)
     return brief
 
 
-def candidate_refusals(brief: Brief) -> list[str]:
+def candidate_refusals(brief: Brief) -> list[Finding]:
     return [
-        f"candidates.{place}.speculative: {sentence}"
+        finding
         for place, one in enumerate(brief.candidates)
-        for sentence in refusals(brief.baseline.with_speculative(one.speculative))
+        for finding in refused(findings_of(brief.configuration(one.name), where=f"candidates.{place}.speculative"))
     ]
 
 
-def family_refusals(brief: Brief) -> list[str]:
-    """Each family once: what its method and options are refused for, else what the first of its candidates is."""
-    found = []
-    for place, family in enumerate(brief.search):
-        said = method_refusals(family.speculative, brief.baseline.runtime.engine)
-        named = [brief.configuration(name) for name, _ in first_entrants(family)]
-        more = (sentence for one in named for sentence in refusals(one))
-        found += [f"search.{place}.speculative: {sentence}" for sentence in dict.fromkeys([*said, *more])]
-    return found
+def family_refusals(brief: Brief) -> list[Finding]:
+    """What several candidates of a family are refused for is said once."""
+    found = [
+        finding
+        for place, family in enumerate(brief.search)
+        for name, _ in first_entrants(family)
+        for finding in refused(findings_of(brief.configuration(name), where=f"search.{place}.speculative"))
+    ]
+    return list(dict.fromkeys(found))
 
 
 def read_yaml(text: str) -> Any:
     try:
-        return yaml.load(text, Loader)  # noqa: S506 - a SafeLoader
-    except yaml.MarkedYAMLError as error:
-        mark = error.problem_mark
-        where = f" in line {mark.line + 1}" if mark else ""
-        raise BadBrief([f"not YAML{where}: {error.problem or error}"]) from None
-    except RecursionError:
-        raise BadBrief(["not YAML: nested too deeply"]) from None
-    except (yaml.YAMLError, *SLIPS) as error:
-        raise BadBrief([f"not YAML: {error}"]) from None
+        return read_strict_yaml(text)
+    except BadYaml as error:
+        raise BadBrief([str(error)]) from None
 
 
 def reduce_candidates(document: dict[str, Any]) -> dict[str, Any]:
@@ -537,17 +538,12 @@ def reduce_candidate(candidate: Any, baseline: Any) -> Any:
         whole = Configuration.model_validate(candidate["configuration"])
         setting = candidate.get("speculative") and Speculative.model_validate(candidate["speculative"])
     except ValidationError as error:
-        raise BadBrief(explain(error)) from None
+        raise unreadable_brief(error) from None
     foreign = foreign_difference(base, whole)
     name = candidate["name"] if isinstance(candidate.get("name"), str) else "?"
-    if foreign:
-        raise BadBrief([refusal(name, foreign)])
+    if differs := list(FOREIGN_DIFFERENCE.findings((name, foreign))):
+        raise refused_brief(differs)
     if "speculative" in candidate and setting != whole.speculative:
         raise BadBrief([f"candidate {name}: speculative differs from the setting in its configuration: write only one"])
     rest = {key: value for key, value in candidate.items() if key != "configuration"}
     return rest | {"speculative": whole.speculative.model_dump(mode="json") if whole.speculative else None}
-
-
-def refusal(name: str, foreign: dict[str, tuple[Any, Any]]) -> str:
-    changes = ", ".join(f"{key}: {left!r} → {right!r}" for key, (left, right) in foreign.items())
-    return f"candidate {name} differs from the baseline in more than the speculative setting: {changes}"

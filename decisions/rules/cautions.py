@@ -5,7 +5,6 @@ from typing import Any
 
 from decisions.rules.brief import Brief
 from decisions.rules.comparison import SIGN_FLIP_GATES_FROM
-from decisions.rules.flagged import flagged
 from decisions.rules.request_counts import NO_TRAFFIC, Traffic, request_counts, too_few
 from decisions.rules.saturation import saturated_before
 from loadtests.statistics.looks import Look
@@ -15,11 +14,11 @@ from loadtests.statistics.pairs import least_sign_flip_p_value
 def cautions(
     brief: Brief, traffic: Traffic = NO_TRAFFIC, *, earlier: tuple[Brief, Mapping[str, Any]] | None = None
 ) -> list[str]:
-    """A sentence per look that can't pass, per load level of which the brief asks nothing of its own, per candidate
-    that the engine would run otherwise than it says, per cell that has too few requests for what it must show, and per
-    cell that couldn't tell the arms apart by an ``earlier`` revision's verdict."""
+    """A sentence per look that can't pass, per load level of which the brief asks nothing of its own, per cell that has
+    too few requests for what it must show, and per cell that couldn't tell the arms apart by an ``earlier`` revision's
+    verdict."""
     before = saturated_before(brief, *earlier) if earlier else []
-    return [*hopeless(brief), *unread(brief), *flagged(brief), *too_few(brief, request_counts(brief, traffic)), *before]
+    return [*hopeless(brief), *unread(brief), *too_few(brief, request_counts(brief, traffic)), *before]
 
 
 def hopeless(brief: Brief) -> list[str]:
@@ -47,3 +46,20 @@ def unread(brief: Brief) -> list[str]:
         for level in brief.levels
         if level.name not in named
     ]
+
+
+def unnamed_cases(brief: Brief, versions: Mapping[int, str], service: str) -> list[str]:
+    """``versions``: digests of the service's own cases by version. A suite asks those that its brief names alone."""
+    if brief.suite is None or not versions:
+        return []
+    latest = max(versions)
+    named = max((version for version, digest in versions.items() if digest == brief.suite.cases), default=None)
+    if named == latest:
+        return []
+    take = f"Take the latest with behaviour.cases: {versions[latest]}"
+    if named is not None:
+        return [f"The suite asks version {named} of {service}'s own cases, and version {latest} stands. {take}"]
+    if brief.suite.cases is None:
+        return [f"{service} has cases of its own, and the suite asks those alone that the brief names. {take}"]
+    # Refused at the freeze, with what there is instead.
+    return []

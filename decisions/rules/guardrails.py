@@ -61,7 +61,7 @@ def behaviour_row(brief: Brief, rail: Guardrail, found: Behaviour | None) -> Row
         "label": "Preserved behaviour",
         "scale": "absolute",
         "baseline": None,
-        "candidate": found.broken if found else None,
+        "candidate": len(found.broken) if found else None,
         "values_are": "cases",
         "difference": None,
         "low": None,
@@ -76,9 +76,9 @@ def behaviour_row(brief: Brief, rail: Guardrail, found: Behaviour | None) -> Row
     }
     if found is None:
         return Row(fields, "guardrail", "open", 1.0, "The preserved-behaviour suite: it has no result yet.")
-    fields |= {"over": found.broken, "requests": found.cases, "evidence": found.evidence}
-    settles = "A suite in which drafts are both accepted and rejected: else it proves nothing."
-    return Row(fields, "guardrail", found.shown, 0.0 if found.broken else 1.0, settles if found.shown == "open" else "")
+    fields |= {"over": len(found.broken), "requests": found.cases, "evidence": found.evidence}
+    fields |= {"cases": list(found.broken), "said": found.said}
+    return Row(fields, "guardrail", found.shown, 0.0 if found.shown == "broken" else 1.0, found.settles)
 
 
 def guardrail_row(brief: Brief, rail: Guardrail, pairs: Sequence[Pair], *, later: bool) -> Row:

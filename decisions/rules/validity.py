@@ -13,6 +13,8 @@ from decisions.rules.comparison import Pair, pairs_at
 from decisions.rules.evidence import (
     MISSING,
     UNKNOWN_SERVER,
+    Array,
+    Bools,
     ByRow,
     TrialEvidence,
     by_row,
@@ -31,6 +33,9 @@ LAG_QUANTILE = 0.99
 OUTPUT_LENGTH_LIMIT = 0.10
 PREFIX_LIMIT = 0.05
 NEIGHBOUR_LIMIT = 0.10
+# Of a held-out pair's requests, those that may come in another pair too: pairs that share more aren't independent.
+SHARED_LIMIT = 0.10
+MOST_NAMED = 4
 SMALLEST_SE = 1e-6
 NS_PER_MS = 1_000_000
 
@@ -63,8 +68,9 @@ def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence], *
     """Every check, over the trials the verdict rests on: noise floor and held-out, or tuning for no nominee.
 
     ``later``: by the rules from verdict/2 on. The arms' requests must agree in their classes too, and a pair whose
-    prefix cache isn't told, or a share of the machine that can't be one, leaves its check open. So do fewer A/A pairs
-    than planned, and more are evidence that nobody planned.
+    prefix cache isn't told, completed responses whose tokens aren't, or a share of the machine that can't be one, leave
+    their check open. So do fewer A/A pairs than planned, and more are evidence that nobody planned. Each held-out pair
+    has requests of its own.
     """
     judged = [one for one in trials if one.purpose in ("held-out" if nominee else "tuning", "noise-floor")]
     control = no_control_difference(brief, judged)
@@ -73,7 +79,7 @@ def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence], *
         client_lag(judged, brief),
         fingerprints(judged, brief, nominee),
         warm_up(judged),
-        engine_tokens(judged),
+        tokens_told(engine_tokens(judged), judged) if later else engine_tokens(judged),
         neighbours(judged, later=later),
         same_requests(judged, brief, ASKED if later else FIRST_ASKED),
         fresh_servers(judged),
@@ -84,7 +90,7 @@ def checks(brief: Brief, nominee: str | None, trials: Sequence[TrialEvidence], *
         return found
     held_out = held_out_pairs(brief, judged)
     cached = prefix_cache(held_out, brief, later=later)
-    return [*found, output_length(held_out, brief), cached, enough_pairs(judged, brief)]
+    return [*found, output_length(held_out, brief), cached, enough_pairs(judged, brief, later=later)]
 
 
 def held_out_pairs(brief: Brief, trials: Iterable[TrialEvidence]) -> dict[str, list[Pair]]:
@@ -347,6 +353,21 @@ def engine_tokens(trials: Sequence[TrialEvidence]) -> Check:
     return Check("engine-tokens", True, f"{said}.", largest, 0, "tokens")
 
 
+def tokens_told(check: Check, trials: Sequence[TrialEvidence]) -> Check:
+    """A counter can't be held against responses of which some told no number of tokens (from verdict/2 on)."""
+    untold = [(count, one) for one in trials if not one.died and (count := int(untold_tokens(one).sum()))]
+    if not check.ok or not untold:
+        return check
+    number, first = sum(count for count, _ in untold), untold[0][1]
+    said = f"{counted(number, 'completed response')} told no number of tokens, first in {place(first)}."
+    return replace(check, ok=None, number=None, sentence=said, settles=f"The missing figures: {said}")
+
+
+def untold_tokens(trial: TrialEvidence) -> Bools:
+    untold = trial.with_warm_up("output_tokens") == MISSING
+    return np.asarray(untold & (trial.with_warm_up("status") == "completed"), dtype=bool)
+
+
 def token_gap(trial: TrialEvidence) -> int:
     """The engine's counter − the sum of the responses. It counts the level's warm-up too."""
     tokens = trial.with_warm_up("output_tokens")
@@ -406,15 +427,30 @@ def controls_as_planned(control: Check, trials: Sequence[TrialEvidence], brief: 
     """A difference that is shown, or too few pairs to look for one, is said first."""
     floor = [one for one in trials if one.purpose == "noise-floor"]
     planned, complete = brief.rule.noise_floor_pairs, at_every_level(control_pairs(brief, floor))
+    missing = missing_said(floor, brief, A_A_ARMS, planned)
     if control.ok is False:
         return control
     if strange := unplanned(floor, planned):
         said = f"Noise-floor trials that the brief didn't plan are among the evidence: {strange}."
         return Check("control", False, said, complete, planned, "pairs")
-    if control.ok is None or complete == planned:
-        return control
-    said = f"{complete} of {planned} planned A/A pairs are complete, at every level."
+    if control.ok is None:
+        said = f"{control.sentence.removesuffix('.')}{missing}."
+        return replace(control, sentence=said, settles=f"More A/A pairs: {said}")
+    if complete == planned:
+        return with_shared(control, floor)
+    said = f"{complete} of {planned} planned A/A pairs are complete, at every level{missing}."
     return Check("control", None, said, complete, planned, "pairs", f"The rest of the planned A/A pairs: {said}")
+
+
+def with_shared(control: Check, floor: Sequence[TrialEvidence]) -> Check:
+    """Said, and no fault: a campaign goes through a short tuning part again, and what a baseline does against itself
+    can be seen all the same."""
+    most = max(shared_requests(floor), default=None)
+    if most is None or most.share <= SHARED_LIMIT:
+        return control
+    said = f"{share(most.share)} of the requests of pair {most.pair + 1} came in another one too: "
+    said += "such pairs may differ by less than held-out ones."
+    return replace(control, sentence=f"{control.sentence} {said}")
 
 
 def judged_within(id_: str, what: str, unit: str, values: Sequence[float], limit: float, alpha: float) -> Check:
@@ -495,16 +531,84 @@ def hit_rate(trial: TrialEvidence) -> float | None:
     return trial.prefix_hits / trial.prefix_queries if trial.prefix_queries else 0.0
 
 
-def enough_pairs(trials: Sequence[TrialEvidence], brief: Brief) -> Check:
+def enough_pairs(trials: Sequence[TrialEvidence], brief: Brief, *, later: bool) -> Check:
     held_out = [one for one in trials if one.purpose == "held-out"]
     complete = complete_pairs(brief, held_out)
     planned = brief.rule.pairs
     if strange := unplanned(held_out, planned):
         said = f"Held-out trials that the brief didn't plan are among the evidence: {strange}."
         return Check("pairs", False, said, complete, planned, "pairs")
-    said = f"{complete} of {planned} planned pairs are complete, at every level."
+    most = max(shared_requests(held_out), default=None) if later else None
+    if most is not None and most.share > SHARED_LIMIT:
+        said = f"{share(most.share)} of the requests of held-out pair {most.pair + 1} came in another pair too "
+        said += f"(limit {share(SHARED_LIMIT)}), most of them in pair {most.other + 1}: each pair has its own."
+        return Check("pairs", False, said, most.share, SHARED_LIMIT, "share")
+    missing = missing_said(held_out, brief, ARMS, planned) if later else ""
+    said = f"{complete} of {planned} planned pairs are complete, at every level{missing}."
     ok = True if complete == planned else None
     return Check("pairs", ok, said, complete, planned, "pairs", "" if ok else f"The rest of the planned pairs: {said}")
+
+
+def missing_said(trials: Iterable[TrialEvidence], brief: Brief, arms: Sequence[str], planned: int) -> str:
+    """ " (missing: pair 3, the candidate at peak of pair 4)"; "" where nothing is missing, or there is nothing yet."""
+    there = {(one.pair, one.arm, one.level) for one in trials}
+    places = [(arm, level.name) for level in brief.levels for arm in arms]
+    lacking = {pair: [one for one in places if (pair, *one) not in there] for pair in range(planned)}
+    named = [
+        said
+        for pair, gone in lacking.items()
+        for said in (
+            [f"pair {pair + 1}"]
+            if len(gone) == len(places)
+            else [f"the {arm} at {level} of pair {pair + 1}" for arm, level in gone]
+        )
+    ]
+    more = f" and {len(named) - MOST_NAMED} more" if len(named) > MOST_NAMED else ""
+    return f" (missing: {', '.join(named[:MOST_NAMED])}{more})" if there and named else ""
+
+
+@dataclass(frozen=True, order=True)
+class Shared:
+    """The share of a pair's requests that came in another pair too, and the pair that has the most of them."""
+
+    share: float
+    pair: int
+    other: int
+
+
+def shared_requests(trials: Iterable[TrialEvidence]) -> list[Shared]:
+    """One per pair of a purpose that has a request in common with another; requests of a part are told apart by row and
+    prompt, for both arms get the same ones."""
+    arms: dict[int, list[TrialEvidence]] = {}
+    for one in trials:
+        if one.pair is not None and one.arm == ARMS[0]:
+            arms.setdefault(one.pair, []).append(one)
+    if rows_are_apart(arms):
+        return []
+    owners: dict[tuple[int, Any], set[int]] = {}
+    for pair, found in arms.items():
+        for row, prompt in zip(over_levels(found, "row"), over_levels(found, "prompt_sha256"), strict=True):
+            owners.setdefault((int(row), prompt), set()).add(pair)
+    sharing = set().union(*(one for one in owners.values() if len(one) > 1))
+    return [shared_by(pair, owners.values()) for pair in sorted(sharing)]
+
+
+def rows_are_apart(arms: Mapping[int, Sequence[TrialEvidence]]) -> bool:
+    """As a campaign plans held-out pairs; then nothing needs to be told apart one by one."""
+    rows = [np.unique(over_levels(found, "row")) for found in arms.values()]
+    every = np.concatenate(rows) if rows else np.empty(0, dtype=np.int64)
+    return len(np.unique(every)) == len(every)
+
+
+def over_levels(trials: Sequence[TrialEvidence], column: str) -> Array:
+    return np.concatenate([one.with_warm_up(column) for one in trials])
+
+
+def shared_by(pair: int, owners: Iterable[set[int]]) -> Shared:
+    own = [one for one in owners if pair in one]
+    others = Counter(other for one in own for other in one if other != pair)
+    other = min(others, key=lambda one: (-others[one], one))
+    return Shared(sum(len(one) > 1 for one in own) / len(own), pair, other)
 
 
 def unplanned(trials: Iterable[TrialEvidence], planned: int) -> str:

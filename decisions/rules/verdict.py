@@ -54,6 +54,7 @@ class Findings:
     checks: list[Check]
     floor: dict[str, Any]
     broken: list[Row]
+    later: bool
 
     @property
     def too_small(self) -> list[Row]:
@@ -72,11 +73,17 @@ class Findings:
     def result(self) -> Result:
         if any(one.ok is False for one in self.checks):
             return "INVALID"
-        if self.broken or self.too_small:
+        if (self.broken or self.too_small) and not self.too_early:
             return "FAIL"
         shown = all(row.shown == "shown" for row in self.required)
         valid = all(one.ok for one in self.checks)
         return "PASS" if shown and valid and self.floor["ok"] else "INCONCLUSIVE"
+
+    @property
+    def too_early(self) -> bool:
+        """Before the first planned look nothing is decided either way (from verdict/2 on): alpha is for what the brief
+        planned, and whoever looks pair by pair would see every candidate fail once."""
+        return self.later and any(one.id == "pairs" and one.ok is None for one in self.checks)
 
     @property
     def settles(self) -> list[str]:
@@ -112,13 +119,15 @@ def verdict_content(
     evidence: Sequence[str],
     *,
     behaviour: Behaviour | None = None,
+    suite_to_come: bool = False,
     code: str = VERDICT_CODE,
 ) -> bytes:
     """The verdict's canonical bytes, from the frozen brief's; ``evidence`` are the digests of the trials' manifests.
 
     Raises ValueError as ``verdict`` does, and where the bytes are no brief.
     """
-    document = verdict(parse_brief(json.loads(brief)), nominee, trials, behaviour=behaviour, code=code)
+    asked = parse_brief(json.loads(brief))
+    document = verdict(asked, nominee, trials, behaviour=behaviour, suite_to_come=suite_to_come, code=code)
     return canonical(document | {"brief": digest(brief), "evidence": sorted(evidence)})
 
 
@@ -128,9 +137,11 @@ def verdict(
     trials: Sequence[TrialEvidence],
     *,
     behaviour: Behaviour | None = None,
+    suite_to_come: bool = False,
     code: str = VERDICT_CODE,
 ) -> dict[str, Any]:
-    """The verdict document, ready for RFC 8785; ``nominee`` None means that nobody was nominated.
+    """The verdict document, ready for RFC 8785; ``nominee`` None means that nobody was nominated. ``suite_to_come``: a
+    look on the way, which the guardrail on preserved behaviour has no part in.
 
     Raises ValueError for a nominee that isn't a candidate of the brief, and for a version that there isn't or that
     didn't know what the brief asks for.
@@ -140,7 +151,8 @@ def verdict(
     check_code(brief, code)
     look = look_reached(brief, trials)
     kept = sorted(belonging(brief, trials, look), key=lambda one: one.order)
-    judged = Judged(brief, judged_by(brief, look), nominee, kept, look, behaviour, code)
+    by_look = without_suite(judged_by(brief, look)) if suite_to_come else judged_by(brief, look)
+    judged = Judged(brief, by_look, nominee, kept, look, behaviour, code)
     found = findings(judged)
     result = found.result if nominee else without_nominee(found, judged.trials)
     document = first_document(judged, found, result)
@@ -148,6 +160,11 @@ def verdict(
         document |= later_fields(judged, document)
     plainly: dict[str, Any] = plain(document)
     return plainly
+
+
+def without_suite(brief: Brief) -> Brief:
+    rails = tuple(rail for rail in brief.guardrails if rail.metric != "behaviour")
+    return brief.model_copy(update={"guardrails": rails, "behaviour": None})
 
 
 def check_code(brief: Brief, code: str) -> None:
@@ -230,16 +247,16 @@ def findings(judged: Judged) -> Findings:
     # What all the planned pairs can show at the last look, whichever this one is.
     floor = noise_floor(judged_by(judged.frozen, judged.frozen.rule.planned_looks[-1]), judged.trials)
     if judged.nominee is None:
-        return Findings([], [], validity, floor, [])
+        return Findings([], [], validity, floor, [], later)
     pairs = held_out_pairs(brief, judged.trials)
     rails = guardrail_rows(brief, pairs, judged.behaviour, later=later)
     outcome = outcome_rows(brief, pairs, later=later)
     broken = broken_rows([*outcome, *rails], brief.rule.alpha)
-    return Findings(after_holm(outcome, broken), after_holm(rails, broken), validity, floor, broken)
+    return Findings(after_holm(outcome, broken), after_holm(rails, broken), validity, floor, broken, later)
 
 
 def sentence(judged: Judged, found: Findings, result: Result) -> str:
-    brief, nominee = judged.brief, judged.nominee
+    brief, nominee, later = judged.brief, judged.nominee, judged.code != FIRST_CODE
     if result == "INVALID":
         return invalid_sentence(found.checks)
     if nominee is None and result == "INCONCLUSIVE":
@@ -247,10 +264,10 @@ def sentence(judged: Judged, found: Findings, result: Result) -> str:
     if nominee is None:
         return nobody_sentence(tuning_rows(brief, judged.of("tuning")))
     if result == "PASS":
-        return pass_sentence(brief, nominee, found.outcome)
+        return pass_sentence(brief, nominee, found.outcome, later=later)
     if result == "FAIL":
-        return fail_sentence(brief, nominee, found.missed)
-    return inconclusive_sentence(brief, nominee, found.outcome, settles(judged, found, result))
+        return fail_sentence(brief, nominee, found.missed, later=later)
+    return inconclusive_sentence(brief, nominee, found.outcome, settles(judged, found, result), later=later)
 
 
 def evidence_class(trials: Sequence[TrialEvidence]) -> str | None:

@@ -90,6 +90,24 @@ def may_add_route(person: Person, relation: Relation) -> str | None:
     return inactive(person) or service_owner_or_operator(person, relation, "add a route to it")
 
 
+def may_keep_cases(person: Person, relation: Relation) -> str | None:
+    """Engineers know what broke once, owners what must not."""
+    return inactive(person) or engineer_or_service_owner(person, relation, "keep cases of its own")
+
+
+def may_read_cases(person: Person, relation: Relation) -> str | None:
+    """Cases hold prompts and answers, which are personal data."""
+    return inactive(person) or engineer_or_service_owner(person, relation, "read its cases")
+
+
+def may_vouch(person: Person) -> str | None:
+    """Someone who knows the engine and answers for it. A superuser never, as with a signature."""
+    refusal = inactive(person) or not_superuser(person, "vouch for a demonstration or withdraw it")
+    if refusal is None and person.groups.isdisjoint((ENGINEER, OWNER)):
+        return "Only someone in the group engineer or owner can vouch for a demonstration or withdraw it."
+    return refusal
+
+
 def may_delete_text(person: Person, relation: Relation) -> str | None:
     """Traffic of no service is for operators alone."""
     return inactive(person) or service_owner_or_operator(person, relation, "delete the text of its traffic")
@@ -116,6 +134,12 @@ def service_owner_or_operator(person: Person, relation: Relation, act: str) -> s
     if OPERATOR in person.groups or (OWNER in person.groups and person.username in relation.service_owners):
         return None
     return f"Only an owner of this service or someone in the group operator can {act}."
+
+
+def engineer_or_service_owner(person: Person, relation: Relation, act: str) -> str | None:
+    if ENGINEER in person.groups or (OWNER in person.groups and person.username in relation.service_owners):
+        return None
+    return f"Only an owner of this service or someone in the group engineer can {act}."
 
 
 def had_a_hand(person: Person, relation: Relation) -> str | None:

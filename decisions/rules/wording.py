@@ -1,12 +1,14 @@
 """Numbers as an owner reads them: a unit on each, a real minus sign, as few digits as matter."""
 
 import math
+from collections.abc import Sequence
 
 from decisions.rules.brief import Cell
 from loadtests.traffic.levels import Arrival
 
 MINUS = "−"
 BASELINE = "baseline"
+MOST_DIGITS = 6
 
 
 def signed(number: float, digits: int = 1) -> str:
@@ -16,30 +18,42 @@ def signed(number: float, digits: int = 1) -> str:
     return (MINUS if number < 0 else "+") + text
 
 
-def share(number: float) -> str:
+def share(number: float, digits: int = 1) -> str:
     """0.949 → '94.9 %'; small shares keep the digits that tell them from zero."""
     percent = 100 * number
-    digits = 1 if percent >= 1 or percent == 0 else 2
-    return f"{percent:.{digits}f} %"
+    return f"{percent:.{max(digits, 1 if percent >= 1 or percent == 0 else 2)}f} %"
 
 
-def quantity(number: float | None, unit: str) -> str:
+def digits_apart(limit: float, *numbers: float | None, least: int = 1) -> int:
+    """The fewest digits after the point with which no number reads as the limit does unless it is the same, but for
+    what no reader would call a difference."""
+    others = [one for one in numbers if one is not None and math.isfinite(one) and abs(one - limit) > 10**-MOST_DIGITS]
+    told = (digits for digits in range(least, MOST_DIGITS) if reads_apart(limit, others, digits))
+    return next(told, MOST_DIGITS)
+
+
+def reads_apart(limit: float, others: Sequence[float], digits: int) -> bool:
+    return all(f"{one:.{digits}f}" != f"{limit:.{digits}f}" for one in others)
+
+
+def quantity(number: float | None, unit: str, digits: int | None = None) -> str:
+    """``digits`` after the point, at least, of a share in percent or of seconds."""
     if number is None or not math.isfinite(number):
         return "never" if unit == "s" else "not known"
     if unit == "share":
-        return share(number)
+        return share(number, digits or 1)
     if unit == "s":
-        return f"{number:.2f} s"
+        return f"{number:.{max(digits or 0, 2)}f} s"
     if unit == "cases":
         return counted(round(number), "case")
     return f"{number:,.0f} {unit}" if number >= 100 else f"{number:.1f} {unit}"
 
 
-def change(number: float | None, scale: str) -> str:
+def change(number: float | None, scale: str, digits: int = 1) -> str:
     """A difference of shares in points, or a ratio minus one in percent."""
     if number is None or not math.isfinite(number):
         return "no number"
-    return f"{signed(100 * number)} {'points' if scale == 'difference' else '%'}"
+    return f"{signed(100 * number, digits)} {'points' if scale == 'difference' else '%'}"
 
 
 def amount(number: float, scale: str) -> str:
@@ -50,12 +64,16 @@ def amount(number: float, scale: str) -> str:
     return f"{text} point" if text == "1" else f"{text} points"
 
 
-def bare(number: float | None) -> str:
-    return "no bound" if number is None or not math.isfinite(number) else signed(100 * number)
-
-
-def interval(low: float | None, high: float | None, scale: str) -> str:
-    return f"{bare(low)} to {bare(high)}" + ("" if scale == "difference" else " %")
+def interval(low: float | None, high: float | None, scale: str, digits: int = 1) -> str:
+    """'+2.4 to +5.0', '+100.0 % or more', 'no bound either way'."""
+    bounds = [None if one is None or not math.isfinite(one) else one for one in (low, high)]
+    if bounds == [None, None]:
+        return "no bound either way"
+    if None in bounds:
+        end = next(one for one in bounds if one is not None)
+        return f"{change(end, scale, digits)} or {'more' if bounds[1] is None else 'less'}"
+    ends = " to ".join(signed(100 * one, digits) for one in bounds if one is not None)
+    return ends + ("" if scale == "difference" else " %")
 
 
 def confidence(level: float) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 from django.db.models import Max, OuterRef, QuerySet, Subquery
 
 from decisions.models import Brief, BriefRevision, Route, Verdict
+from decisions.rules.difference import Line, line_difference
 from decisions.selectors.runs import TrialRow, trial_row
 from loadtests.configurations import Configuration, flatten
 from loadtests.configurations import difference as difference_of
@@ -99,13 +99,9 @@ def changes(baseline: Configuration, candidate: Configuration) -> list[tuple[str
     return found
 
 
-def source_diff(before: BriefRevision | None, after: BriefRevision) -> list[tuple[str, str]]:
+def source_diff(before: BriefRevision | None, after: BriefRevision) -> list[Line]:
     """(kind, line) per line of the difference between two revisions' words; kind is plus, minus, at or empty."""
-    if before is None or before.source == after.source:
-        return []
-    lines = difflib.unified_diff(before.source.splitlines(), after.source.splitlines(), lineterm="", n=2)
-    kinds = {"+": "plus", "-": "minus", "@": "at"}
-    return [(kinds.get(line[:1], ""), line) for line in list(lines)[2:]]
+    return line_difference(before.source, after.source) if before else []
 
 
 def before(revision: BriefRevision) -> BriefRevision | None:

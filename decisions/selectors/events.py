@@ -68,6 +68,7 @@ def events_of_revision(revision: BriefRevision) -> QuerySet[Event]:
 SUBJECTS = (
     (re.compile(r"brief (\d+) revision (\d+)"), "brief"),
     (re.compile(r"boot (\d+)"), "boot"),
+    (re.compile(r"demonstration (\d+)"), "demonstration"),
 )
 
 

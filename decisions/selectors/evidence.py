@@ -1,6 +1,6 @@
 """The evidence of a revision, as the rules take it."""
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Sequence
 from datetime import datetime
 from typing import cast
 
@@ -9,9 +9,8 @@ from django.db.models import Q
 from decisions.models import BriefRevision
 from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of, window_and_warm_up
 from decisions.selectors.looks import decided_look
+from loadtests.evidence.ahead import Source, need, source
 from loadtests.evidence.records import read_records
-from loadtests.evidence.store import EvidenceStore
-from loadtests.evidence.stores import evidence_store
 from loadtests.generator.exchange import client_faults
 from loadtests.models import Boot, Campaign, Trial
 from loadtests.models.campaign import counted_boots
@@ -28,9 +27,26 @@ def evidence_of(
     revision: BriefRevision, *, purposes: Iterable[str] = Campaign.Purpose.values, pairs: int | None = None
 ) -> list[TrialEvidence]:
     """One entry per trial of the boots that are judged."""
-    store = evidence_store()
     judged = judged_boots(revision, purposes=purposes, pairs=pairs)
-    return [evidence_of_trial(boot, trial, store) for boot in judged for trial in boot.trials.all()]
+    return evidence_of_trials([(boot, trial) for boot in judged for trial in boot.trials.all()])
+
+
+def evidence_named(revision: BriefRevision, manifests: Collection[str]) -> list[TrialEvidence]:
+    """One entry per trial of the revision that has one of these manifests, whatever became of its boot since. Raises
+    ValueError where a manifest has none."""
+    trials = Trial.objects.filter(
+        boot__campaign__brief_campaign__revision=revision, manifest_digest__in=manifests
+    ).select_related("boot__campaign", "boot__configuration")
+    found = [(one.boot, one) for one in trials]
+    if gone := set(manifests) - {one.manifest_digest for _, one in found}:
+        raise ValueError(f"{revision} has no trial of the manifests {', '.join(sorted(gone))}")
+    return evidence_of_trials(found)
+
+
+def evidence_of_trials(trials: Sequence[tuple[Boot, Trial]]) -> list[TrialEvidence]:
+    need(trial.records_digest for _, trial in trials)
+    store = source()
+    return [evidence_of_trial(boot, trial, store) for boot, trial in trials]
 
 
 def judged_boots(
@@ -59,7 +75,7 @@ def belongs(boot: Boot, pairs: int) -> bool:
     return boot.campaign.purpose != Campaign.Purpose.HELD_OUT or (boot.pair is not None and boot.pair < pairs)
 
 
-def evidence_of_trial(boot: Boot, trial: Trial, store: EvidenceStore) -> TrialEvidence:
+def evidence_of_trial(boot: Boot, trial: Trial, store: Source) -> TrialEvidence:
     level = Level.model_validate(next(one for one in boot.campaign.plan["levels"] if one["name"] == trial.level))
     columns, warm_up_columns = window_and_warm_up(columns_of(read_records(store.get(trial.records_digest), COLUMNS)))
     counters = trial.counters

@@ -16,13 +16,16 @@ from loadtests.models.campaign import latest_attempts
 
 # Until a boot of the brief has finished: starting the engine, warming up, draining and stopping, in seconds.
 ASSUMED_OVERHEAD_S = 55.0
+# What the preserved-behaviour suite asks of one server, in seconds.
+ASSUMED_SUITE_S = 150.0
 
-MEASURED = ("noise-floor", "tuning", "held-out", "fallback")
+MEASURED = ("noise-floor", "tuning", "held-out", "behaviour", "fallback")
 LABELS = {
     "noise-floor": "Noise floor",
     "tuning": "Tuning",
     "nomination": "Nomination",
     "held-out": "Held-out",
+    "behaviour": "Behaviour",
     "fallback": "Fallback",
     "verdict": "Verdict",
     "review": "Review",
@@ -139,7 +142,7 @@ def marked_now(stages: list[Stage], revision: BriefRevision) -> list[Stage]:
 def measured_stage(
     name: str, revision: BriefRevision, document: Brief, campaign: Campaign | None, overhead: float, at: datetime
 ) -> Stage:
-    if name == "held-out" and revision.nomination is not None and not revision.nominee:
+    if is_left_out(name, revision, document):
         return Stage(name, "left-out")
     if campaign is None:
         total = planned_boots(name, document)
@@ -162,6 +165,13 @@ def measured_stage(
         len(spared),
         minutes_spared(spared, finished),
     )
+
+
+def is_left_out(name: str, revision: BriefRevision, document: Brief) -> bool:
+    """What is about the nominee alone, where nobody was nominated; and the suite where nothing rests on it."""
+    if name == "behaviour" and document.suite is None:
+        return True
+    return name in ("held-out", "behaviour") and revision.nomination is not None and not revision.nominee
 
 
 def raced_stage(
@@ -201,6 +211,7 @@ def planned_boots(name: str, document: Brief) -> int:
         "noise-floor": 2 * document.rule.noise_floor_pairs,
         "tuning": first_round(document) if document.races else candidates + (3 if candidates > 3 else 2),
         "held-out": 2 * document.rule.pairs,
+        "behaviour": 3,
         "fallback": 1,
     }[name]
 
@@ -213,6 +224,8 @@ def first_round(document: Brief) -> int:
 
 
 def window_s(name: str, document: Brief) -> float:
+    if name == "behaviour":
+        return ASSUMED_SUITE_S
     levels = [document.level(document.peak)] if name == "fallback" else document.levels
     return sum(level.span_s for level in levels)
 
@@ -223,11 +236,15 @@ def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
         (boot.stopped_at - boot.started_at).total_seconds() - windows_of(boot, document)
         for boot in boots
         if boot.state == Boot.State.FINISHED and boot.started_at and boot.stopped_at and not boot.died
+        # How long the suite takes is a guess, and would make one of everything else.
+        if boot.campaign.purpose != Campaign.Purpose.BEHAVIOUR
     ]
     return max(0.0, sum(took) / len(took)) if took else ASSUMED_OVERHEAD_S
 
 
 def windows_of(boot: Boot, document: Brief) -> float:
+    if boot.campaign.purpose == Campaign.Purpose.BEHAVIOUR:
+        return ASSUMED_SUITE_S
     return sum(document.level(trial.level).span_s for trial in boot.trials.all())
 
 

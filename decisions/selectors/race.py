@@ -14,7 +14,7 @@ from decisions.rules.evidence import TrialEvidence
 from decisions.rules.foresight import Foresight, SeenTrial, foresee
 from decisions.rules.race import State, rules_of, runner
 from decisions.selectors.evidence import evidence_of_trial, judged_boots
-from decisions.selectors.progress import ASSUMED_OVERHEAD_S, window_s
+from decisions.selectors.progress import ASSUMED_OVERHEAD_S, planned_boots, window_s
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import EvidenceStore
 from loadtests.evidence.stores import evidence_store
@@ -107,18 +107,23 @@ def boot_minutes(revision: BriefRevision, document: Brief) -> float:
 
 
 def budget_of(revision: BriefRevision, document: Brief, minutes: float) -> Amount:
-    """What the whole race may use. Where the brief sets no engine minutes for it, what the held-out and fallback boots
-    will take is left to them."""
+    """What the whole race may use. Where the brief sets no engine minutes for it, what the held-out, behaviour and
+    fallback boots will take is left to them."""
     asked = document.race
     engine_minutes = asked.engine_minutes
     if engine_minutes is None:
         others = Boot.objects.filter(campaign__brief_campaign__revision=revision).exclude(
             campaign__purpose=Campaign.Purpose.TUNING
         )
-        set_aside = (2 * document.rule.pairs + 1) * minutes
+        set_aside = (2 * document.rule.pairs + 1) * minutes + suite_minutes(document)
         used = sum(boot.engine_minutes for boot in others)
         engine_minutes = max(0.0, document.budget_engine_minutes - used - set_aside)
     return Amount(engine_minutes, asked.boots, math.inf if asked.wall_minutes is None else asked.wall_minutes)
+
+
+def suite_minutes(document: Brief) -> float:
+    boots = planned_boots("behaviour", document) if document.suite else 0
+    return boots * (window_s("behaviour", document) + ASSUMED_OVERHEAD_S) / 60
 
 
 def spent_on(rounds: Sequence[BriefCampaign]) -> Amount:

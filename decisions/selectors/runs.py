@@ -9,7 +9,7 @@ from django.db.models import Prefetch, QuerySet
 
 from decisions.models import BriefRevision
 from loadtests.evidence.records import STATUSES
-from loadtests.models import Boot, Campaign, Trial
+from loadtests.models import Boot, Campaign, SuiteRun, Trial
 
 DECIDED = ("approved", "rejected", "changes-requested")
 QUEUE_SHOWN, LOST_SHOWN, RECENT_SHOWN = 30, 20, 20
@@ -31,10 +31,40 @@ class TrialRow:
         return self.trial.state in (Trial.State.FINISHED, Trial.State.CUT_OFF)
 
 
+@dataclass(frozen=True)
+class SuiteRow:
+    """How far the preserved-behaviour suite is with one server, in case runs: each is a case in one manner."""
+
+    run: SuiteRun
+    done: int
+    planned: int
+    last: str
+
+    @property
+    def over(self) -> bool:
+        return self.run.ended_at is not None
+
+
+def suite_row(run: SuiteRun) -> SuiteRow:
+    progress: dict[str, Any] = run.progress or {}
+    planned = progress.get("planned", 0)
+    # The last beat may have come before the last case run.
+    done = planned if run.answers_digest else progress.get("done", 0)
+    return SuiteRow(run, done, planned, progress.get("last", ""))
+
+
+def suite_of(boot: Boot) -> SuiteRow | None:
+    """None for a boot that has trials instead."""
+    run = getattr(boot, "suite_run", None) if boot.campaign.purpose == Campaign.Purpose.BEHAVIOUR else None
+    return suite_row(run) if run else None
+
+
 def boots() -> QuerySet[Boot]:
     trials = Trial.objects.only("pk", "boot_id", "position", "level", "state", "planned", "progress", "summary")
     return (
-        Boot.objects.select_related("campaign__brief_campaign__revision__brief__route__service", "configuration")
+        Boot.objects.select_related(
+            "campaign__brief_campaign__revision__brief__route__service", "configuration", "suite_run"
+        )
         .defer(
             "log_tail",
             "campaign__plan",
@@ -66,7 +96,10 @@ def recent_boots() -> QuerySet[Boot]:
 def boot_for_page() -> QuerySet[Boot]:
     return (
         Boot.objects.select_related(
-            "campaign__part__set", "campaign__brief_campaign__revision__brief__route__service", "configuration"
+            "campaign__part__set",
+            "campaign__brief_campaign__revision__brief__route__service",
+            "configuration",
+            "suite_run",
         )
         .defer("campaign__plan", "campaign__brief_campaign__revision__source")
         .prefetch_related("trials")
@@ -111,6 +144,22 @@ def may_download(trial: Trial, revision: BriefRevision | None) -> bool:
     """Records of measured trials of a brief that has been decided on."""
     measured = trial.summary.get("evidence_class", "measured") == "measured"
     return bool(trial.records_digest) and measured and revision is not None and revision.state in DECIDED
+
+
+def may_download_answers(boot: Boot, revision: BriefRevision | None) -> bool:
+    """As records: of a measured boot of a brief that has been decided on. What of them is personal stays with whoever
+    may read text."""
+    suite = suite_of(boot)
+    if suite is None or revision is None:
+        return False
+    measured = boot.configuration.document.runtime.evidence_class == "measured"
+    return bool(suite.run.answers_digest) and measured and revision.state in DECIDED
+
+
+def asks_own_cases(revision: BriefRevision) -> bool:
+    """Whether the suite asks the service's own cases, whose texts are personal data."""
+    suite = revision.document.suite
+    return suite is not None and suite.cases is not None
 
 
 def revision_of(boot: Boot) -> BriefRevision | None:

@@ -11,6 +11,7 @@ from django.db.models import QuerySet
 from decisions.models import BriefRevision, Event
 from decisions.rules.states import MEASURING
 from decisions.selectors.kept_text import is_joined, sets_of_one_text
+from loadtests.evidence.ahead import need
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceUnreachable
 from loadtests.models import Campaign, TrafficPart, TrafficSet
 from loadtests.part_indexes import index_of
@@ -121,7 +122,9 @@ def campaigns_that_saw(part: TrafficPart) -> Iterator[tuple[Campaign, int, str]]
     can't be read nobody can tell, which counts as seen, with 0 rows and the reason."""
     seen: dict[str, int | str] = {}
     of_one_text = sets_of_one_text(part.set_id)
-    others = campaigns().exclude(part__set=part.set_id).exclude(part__kind=part.kind, part__digest=part.digest)
+    others = list(campaigns().exclude(part__set=part.set_id).exclude(part__kind=part.kind, part__digest=part.digest))
+    if others:
+        need({part.index_digest, *(one.part.index_digest for one in others)} - {""})
     for campaign in others:
         digest = campaign.part.index_digest
         if digest not in seen:

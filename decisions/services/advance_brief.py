@@ -9,14 +9,17 @@ from decisions import ledger
 from decisions.models import BriefRevision, Event
 from decisions.rules.brief import Brief
 from decisions.rules.nomination import nominate
+from decisions.selectors.behaviour import behaviour_result
 from decisions.selectors.evidence import evidence_of
 from decisions.selectors.race import RaceSoFar, race_so_far
 from decisions.services.compute_verdict import compute_verdict
+from decisions.services.judge_behaviour import judge_behaviour
 from decisions.services.move_revision import subject
 from decisions.services.record_nomination import record_nomination
 from decisions.services.run_race import run_race
 from decisions.services.start_campaign import ACTOR, start_campaign
 from decisions.services.take_looks import take_looks
+from loadtests.evidence.ahead import act_on_evidence
 from loadtests.evidence.store import EvidenceUnreachable
 from loadtests.journal import act
 from loadtests.models import Campaign
@@ -24,7 +27,9 @@ from loadtests.planning import Purpose
 
 logger = logging.getLogger(__name__)
 
-STAGES: tuple[Purpose, ...] = ("noise-floor", "tuning", "held-out", "fallback")
+STAGES: tuple[Purpose, ...] = ("noise-floor", "tuning", "held-out", "behaviour", "fallback")
+# Nothing is asked of these where nobody was nominated.
+OF_THE_NOMINEE = ("held-out", "behaviour")
 
 
 def advance_brief(*, revision: BriefRevision) -> None:
@@ -35,10 +40,8 @@ def advance_brief(*, revision: BriefRevision) -> None:
     """
     try:
         seen = race_so_far(BriefRevision.objects.get(pk=revision.pk))
-        with act():
-            held = BriefRevision.objects.get(pk=revision.pk)
-            if is_going(held):
-                step(held, seen)
+        judge_behaviour(revision=BriefRevision.objects.get(pk=revision.pk))
+        act_on_evidence(lambda: step(BriefRevision.objects.get(pk=revision.pk), seen))
     except Exception as error:
         if is_away(error):
             raise
@@ -58,7 +61,7 @@ def is_going(revision: BriefRevision) -> bool:
 
 
 def step(revision: BriefRevision, seen: RaceSoFar | None) -> None:
-    stage = next_stage(revision)
+    stage = next_stage(revision) if is_going(revision) else None
     if stage == "verdict":
         compute_verdict(revision=revision)
     elif stage == "tuning" and revision.document.races:
@@ -73,11 +76,12 @@ def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
     for purpose in STAGES:
         if purpose == "tuning" and raced and revision.nomination is not None:
             continue
-        if purpose == "held-out":
-            if revision.nomination is None:
-                nominate_candidate(revision)
-            if not revision.nominee:
-                continue
+        if purpose == "held-out" and revision.nomination is None:
+            nominate_candidate(revision)
+        if purpose in OF_THE_NOMINEE and not revision.nominee:
+            continue
+        if purpose == "behaviour" and revision.document.suite is None:
+            continue
         campaign = last_campaign(revision, purpose)
         if campaign is None:
             return purpose
@@ -93,6 +97,9 @@ def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
         if purpose == "tuning" and raced:
             # A round is over: the next one, or the nomination, which ends the race.
             return purpose
+        if purpose == "behaviour" and behaviour_result(revision) is None:
+            # Judged before the next call.
+            return None
     return "verdict"
 
 
@@ -127,4 +134,6 @@ def start_stage(revision: BriefRevision, purpose: Purpose) -> None:
 
 
 def candidates_for(document: Brief, purpose: str, nominee: str) -> list[str]:
-    return {"tuning": [one.name for one in document.all_candidates], "held-out": [nominee]}.get(purpose, [])
+    if purpose in OF_THE_NOMINEE:
+        return [nominee]
+    return [one.name for one in document.all_candidates] if purpose == "tuning" else []

@@ -2,6 +2,7 @@ import json
 
 from decisions.models import BriefRevision, Verdict
 from decisions.rules.verdict import VERDICT_CODE, verdict_content
+from decisions.selectors.behaviour import behaviour_of
 from decisions.selectors.evidence import evidence_of, judged_boots
 from decisions.services.move_revision import move_revision
 from loadtests.canonical import digest, digest_of
@@ -37,10 +38,22 @@ def content_by(*, revision: BriefRevision, code: str = VERDICT_CODE, pairs: int 
         raise ValueError(f"{revision} isn't frozen")
     nominee, evidence = revision.nominee or None, evidence_digests(revision, pairs=pairs)
     trials = evidence_of(revision, pairs=pairs)
-    return verdict_content(bytes(revision.content), nominee, trials, evidence, code=code)
+    on_the_way = pairs is not None
+    return verdict_content(
+        bytes(revision.content),
+        nominee,
+        trials,
+        evidence,
+        behaviour=None if on_the_way else behaviour_of(revision),
+        suite_to_come=on_the_way,
+        code=code,
+    )
 
 
 def evidence_digests(revision: BriefRevision, *, pairs: int | None = None) -> list[str]:
-    """The manifest digests of the trials the verdict rests on; a manifest names records, plan and log in turn."""
+    """The manifest digests of the trials the verdict rests on, and that of what the preserved-behaviour suite found; a
+    manifest names records, plan and log in turn, and the suite's result the answers."""
     boots = judged_boots(revision, pairs=pairs)
-    return sorted(trial.manifest_digest for boot in boots for trial in boot.trials.all())
+    suite = behaviour_of(revision) if pairs is None else None
+    found = [suite.evidence] if suite else []
+    return sorted([*found, *(trial.manifest_digest for boot in boots for trial in boot.trials.all())])

@@ -1,17 +1,21 @@
 from collections.abc import Sequence
+from functools import partial
 
 from django.utils import timezone
 
-from decisions.models import Account, BriefRevision
-from decisions.rules.brief import BadBrief, Brief, read_brief
+from decisions.models import Account, BriefRevision, Service
+from decisions.rules.brief import BadBrief, Brief, read_brief, refused_brief
+from decisions.rules.preflight import refused
 from decisions.rules.who_may import may_write_brief
+from decisions.selectors.preflight import findings_of_brief
 from decisions.selectors.seal import used_before
+from decisions.selectors.service_cases import cases_named, versions_of
 from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
+from loadtests.evidence.ahead import act_on_evidence
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
-from loadtests.journal import act
 from loadtests.models import TrafficPart, TrafficSet
 from loadtests.part_indexes import index_of
 from loadtests.traffic.levels import Level
@@ -21,6 +25,7 @@ from loadtests.traffic.plan import check_rows, drawn_counts, segments_of_times
 FAR_TOO_MANY = 10
 # A race rarely goes on for longer; a round that finds no segments after all halts the brief and says so.
 ROUNDS_CHECKED = 12
+MOST_VERSIONS_LISTED = 5
 
 
 def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
@@ -30,27 +35,39 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
         refuse("brief-freeze", refusal, subject=subject(revision), actor=by.username)
     document = read_brief(revision.source)
     check_names(document, revision.brief.route)
+    check_preflight(document)
     traffic_set = check_population(document)
     check_service(document, traffic_set)
     check_usable(document, traffic_set)
     check_classes(document, traffic_set)
     check_enough(document, traffic_set)
+    check_cases(document, revision.brief.route.service)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
-    with act():
-        # Used traffic may be explored again, but can't carry an approval: it is said now, and again at the signature.
-        used = [use.document for use in used_before(revision, traffic_set)]
-        move_revision(
-            revision=revision,
-            act="freeze",
-            actor=by.username,
-            details={"digest": document.digest, "traffic": document.traffic.set, "held_out_used_before": used},
-            content=document.content,
-            digest=document.digest,
-            frozen_at=timezone.now(),
-            traffic_set=traffic_set,
-        )
-        revision.editors.add(by)
+    act_on_evidence(partial(move_to_frozen, revision, document, traffic_set, by))
+
+
+def move_to_frozen(revision: BriefRevision, document: Brief, traffic_set: TrafficSet, by: Account) -> None:
+    # Used traffic may be explored again, but can't carry an approval: it is said now, and again at the signature.
+    used = [use.document for use in used_before(revision, traffic_set)]
+    move_revision(
+        revision=revision,
+        act="freeze",
+        actor=by.username,
+        details={"digest": document.digest, "traffic": document.traffic.set, "held_out_used_before": used},
+        content=document.content,
+        digest=document.digest,
+        frozen_at=timezone.now(),
+        traffic_set=traffic_set,
+    )
+    revision.editors.add(by)
+
+
+def check_preflight(document: Brief) -> None:
+    """Reading the brief refused what its words alone tell; this asks the checkpoints of this machine too."""
+    findings = refused(findings_of_brief(document))
+    if findings:
+        raise refused_brief(findings)
 
 
 def check_population(document: Brief) -> TrafficSet:
@@ -110,6 +127,24 @@ def check_usable(document: Brief, traffic_set: TrafficSet) -> None:
         ]
     if problems:
         raise BadBrief(problems)
+
+
+def check_cases(document: Brief, service: Service) -> None:
+    """The suite asks the very cases that were read when the brief was written: they have to be there."""
+    wanted = document.behaviour.cases if document.behaviour else None
+    if wanted is None or cases_named(service, wanted):
+        return
+    versions = list(versions_of(service))
+    if versions:
+        listed = ", ".join(f"{one.version} ({one.digest[:12]}…)" for one in versions[:MOST_VERSIONS_LISTED])
+        more = ", and earlier ones" if len(versions) > MOST_VERSIONS_LISTED else ""
+        said = (
+            f"no version of {service.name}'s cases has this digest; there are {listed}{more}. "
+            f"Of the latest, version {versions[0].version}, it is {versions[0].digest}"
+        )
+    else:
+        said = f"{service.name} has no cases of its own: keep them on its page first, or leave cases out"
+    raise BadBrief([f"behaviour.cases: {said}"])
 
 
 def check_enough(document: Brief, traffic_set: TrafficSet) -> None:

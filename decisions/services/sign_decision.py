@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
+from functools import partial
 from typing import Any, NoReturn
 
 from django.utils import timezone
@@ -13,6 +14,7 @@ from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.states import approval_refusal
 from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
+from decisions.selectors.behaviour import read_behaviour
 from decisions.selectors.evidence import evidence_of
 from decisions.selectors.imported import why_unjudged
 from decisions.selectors.seal import used_before
@@ -22,8 +24,8 @@ from decisions.services.people import person, relation
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.canonical import digest, digest_of
+from loadtests.evidence.ahead import act_on_evidence
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceUnreachable
-from loadtests.journal import act
 from loadtests.models import Campaign
 from loadtests.services.store_configuration import store_configuration
 
@@ -61,7 +63,7 @@ def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str,
     if refusal:
         refuse("sign", refusal, subject=subject(revision), actor=by.username)
     try:
-        return record_signature(verdict, by, meaning, reason.strip())
+        return act_on_evidence(partial(record_signature, verdict, by, meaning, reason.strip()))
     except Refused as late:
         # Somebody else decided first, or the evidence changed since it was judged.
         refuse("sign", late.sentence, subject=subject(revision), actor=by.username)
@@ -74,39 +76,39 @@ def refuse_unjudged(*, revision: BriefRevision, by: Account) -> NoReturn:
 
 
 def record_signature(verdict: Verdict, by: Account, meaning: str, reason: str) -> Signature:
+    """Within its act: everything that is read of the evidence comes before the first change."""
     revision = verdict.revision
     now = timezone.now()
     statement = statement_to_sign(verdict=verdict, by=by, meaning=meaning, reason=reason).encode()
-    with act():
-        if meaning == Signature.Meaning.APPROVE:
-            refusal = why_no_approval(verdict)
-            if refusal:
-                raise Refused(refusal)
-        move_revision(
-            revision=revision,
-            act=ACTS[Signature.Meaning(meaning)],
-            actor=by.username,
-            details={
-                "verdict": verdict.digest,
-                "evidence": verdict.evidence_digest,
-                "brief": revision.digest,
-                "statement": digest(statement),
-                "reason": reason,
-            },
-        )
-        signature = Signature.objects.create(
-            revision=revision,
-            verdict=verdict,
-            signer=by,
-            signer_name=by.get_full_name() or by.username,
-            meaning=meaning,
-            reason=reason,
-            statement=statement,
-            digest=digest(statement),
-            signed_at=now,
-        )
-        if meaning == Signature.Meaning.APPROVE:
-            create_release(signature, now)
+    if meaning == Signature.Meaning.APPROVE:
+        refusal = why_no_approval(verdict)
+        if refusal:
+            raise Refused(refusal)
+    move_revision(
+        revision=revision,
+        act=ACTS[Signature.Meaning(meaning)],
+        actor=by.username,
+        details={
+            "verdict": verdict.digest,
+            "evidence": verdict.evidence_digest,
+            "brief": revision.digest,
+            "statement": digest(statement),
+            "reason": reason,
+        },
+    )
+    signature = Signature.objects.create(
+        revision=revision,
+        verdict=verdict,
+        signer=by,
+        signer_name=by.get_full_name() or by.username,
+        meaning=meaning,
+        reason=reason,
+        statement=statement,
+        digest=digest(statement),
+        signed_at=now,
+    )
+    if meaning == Signature.Meaning.APPROVE:
+        create_release(signature, now)
     return signature
 
 
@@ -136,6 +138,7 @@ def why_no_approval(verdict: Verdict) -> str | None:
         return "the evidence is no longer what the verdict was computed from: let the stages finish, then judge again"
     try:
         trials = evidence_of(revision)
+        read_behaviour(revision)
     except EvidenceUnreachable as error:
         return f"the evidence can't be read now, so nobody can approve on it: {error}. Sign when the store is back"
     except (EvidenceMissing, EvidenceDamaged) as error:

@@ -3,9 +3,11 @@ import json
 from decisions import ledger
 from decisions.models import BriefRevision, TakenLook
 from decisions.rules.looks import decides, due
+from decisions.rules.verdict import verdict_content
 from decisions.rules.wording import counted
+from decisions.selectors.evidence import evidence_named
 from decisions.selectors.looks import complete_pairs, taken_looks
-from decisions.services.compute_verdict import content_by, evidence_digests
+from decisions.services.compute_verdict import content_by
 from decisions.services.move_revision import subject
 from loadtests.canonical import digest, digest_of
 from loadtests.journal import act
@@ -39,14 +41,15 @@ def take_looks(*, revision: BriefRevision, campaign: Campaign) -> None:
 
 def take(revision: BriefRevision, look: Look, *, of: int) -> TakenLook:
     content = content_by(revision=revision, pairs=look.pairs)
+    document = json.loads(content)
     found = TakenLook.objects.create(
         revision=revision,
         number=look.number,
         pairs=look.pairs,
-        result=json.loads(content)["verdict"],
+        result=document["verdict"],
         content=content,
         digest=digest(content),
-        evidence_digest=digest_of(evidence_digests(revision, pairs=look.pairs)),
+        evidence_digest=digest_of(document["evidence"]),
     )
     ledger.append(
         "brief-look",
@@ -63,6 +66,23 @@ def take(revision: BriefRevision, look: Look, *, of: int) -> TakenLook:
         },
     )
     return found
+
+
+def content_again(*, look: TakenLook) -> bytes:
+    """The look's bytes, computed from the very evidence that they name, by the rules that they name. What counts today
+    may be other trials: a pair was run again since, or a later stage has ended. Raises ValueError where a trial that
+    they name is gone."""
+    revision, told = look.revision, look.document
+    if revision.content is None:
+        raise ValueError(f"{revision} isn't frozen")
+    return verdict_content(
+        bytes(revision.content),
+        told["nominee"],
+        evidence_named(revision, told["evidence"]),
+        told["evidence"],
+        suite_to_come=True,
+        code=told["code"],
+    )
 
 
 def stop(campaign: Campaign, look: Look, *, of: int) -> None:

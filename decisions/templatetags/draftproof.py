@@ -85,6 +85,13 @@ STATES = {
     "shown": ("check", "good", "shown"),
     "broken": ("cross", "bad", "broken"),
     "open": ("question", "wait", "not shown"),
+    # Of the preserved-behaviour suite: what shows nothing has no colour and a broken edge.
+    "held": ("check", "good", "held"),
+    "changed": ("flag", "wait", "changed"),
+    "unsupported": ("minus", "none", "unsupported"),
+    "not_exercised": ("circle", "none", "not exercised"),
+    "cannot_tell": ("question", "wait", "cannot tell"),
+    "answered": ("check", "good", "answered"),
     "passed": ("check", "good", "passed"),
     "not judged": ("question", "wait", "not judged"),
     "approve": ("check", "good", "approved"),
@@ -246,6 +253,13 @@ def lookup(mapping: Mapping[str, Any] | None, key: str) -> Any:
 def words(name: str) -> str:
     """first_token_quantile → first token quantile."""
     return str(name).replace("_", " ")
+
+
+@register.filter
+def manner_words(manner: str) -> str:
+    """cached-stream → cached, streamed."""
+    load, _, stream = manner.partition("-")
+    return f"{load}, streamed" if stream else load
 
 
 @register.filter

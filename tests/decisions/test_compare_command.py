@@ -3,6 +3,7 @@
 import json
 import re
 import shutil
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -18,7 +19,9 @@ from decisions.commands import directories
 from decisions.commands.compare import EXIT
 from decisions.rules.brief import parse_brief
 from loadtests.canonical import canonical, digest
-from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of
+from loadtests.evidence.manifest import named
+from loadtests.evidence.records import RequestRecord, measured, read_records, records_content, records_of
+from loadtests.evidence.summary import summarise
 from loadtests.simulator import preset
 from loadtests.statistics.order import A_A_ARMS, arm_orders
 from loadtests.traffic.rows import Row, part_digest, read_rows
@@ -177,15 +180,17 @@ Fault = Callable[[Manifest, Records], Records]
 
 
 def planted(evidence: Path, root: Path, where: str, fault: Fault) -> Path:
-    """A copy in which the trials that match ``where`` are changed, and named by manifests that fit: only what was
-    measured can tell."""
+    """A copy in which the trials that match ``where`` are changed, and named by manifests that fit and tell their
+    figures: only what was measured can tell."""
     if root != evidence:
         shutil.copytree(evidence, root)
     found = list(root.glob(where))
     assert found
     for place in found:
         manifest = json.loads((place / "manifest.json").read_bytes())
-        content = records_content(fault(manifest, records_of(read_records(place / "records.parquet"))))
+        records = fault(manifest, records_of(read_records(place / "records.parquet")))
+        content = records_content(records)
+        manifest |= figures_of(records)
         manifest["digests"]["records"] = digest(content)
         for name, written in (("records.parquet", content), ("manifest.json", canonical(manifest))):
             (place / name).unlink()
@@ -193,20 +198,27 @@ def planted(evidence: Path, root: Path, where: str, fault: Fault) -> Path:
     return root
 
 
+def figures_of(records: Records) -> Manifest:
+    """What a manifest tells of its records."""
+    summary = summarise(records, window_s=60)
+    completed = Counter(one.fingerprint for one in measured(records) if one.status == "completed")
+    told = {name: summary[name] for name in ("planned", "statuses", "lag_ms")}
+    return told | {"fingerprints": named(completed), "warm_up_requests": summary.get("warm_up_requests", 0)}
+
+
 def lagging(manifest: Manifest, records: Records) -> Records:
-    return [replace(one, sent_ns=one.planned_ns + 200_000_000) for one in records]
+    late = 200_000_000
+    moments = ("sent_ns", "first_token_ns", "last_token_ns", "ended_ns")
+    return [replace(one, **{name: getattr(one, name) + late for name in moments}) for one in records]
 
 
 def one_missing(manifest: Manifest, records: Records) -> Records:
-    manifest["planned"] -= 1
     return records[:-1]
 
 
 def failed_and_dropped(manifest: Manifest, records: Records) -> Records:
     """Slow requests left out of records, statuses and count alike."""
     slow = sorted(records, key=lambda one: (one.last_token_ns or 0) - one.planned_ns)[-5:]
-    manifest["planned"] -= 5
-    manifest["statuses"]["completed"] -= 5
     return [one for one in records if one not in slow]
 
 
@@ -221,13 +233,19 @@ def reused_server(manifest: Manifest, records: Records) -> Records:
 
 def longer_output(manifest: Manifest, records: Records) -> Records:
     longer = [replace(one, output_tokens=round(1.3 * (one.output_tokens or 0))) for one in records]
-    manifest["counters"]["difference"]["vllm:generation_tokens_total"] = sum(one.output_tokens or 0 for one in longer)
+    engine_counts(manifest, "vllm:generation_tokens_total", sum(one.output_tokens or 0 for one in longer))
     return longer
 
 
+def engine_counts(manifest: Manifest, name: str, number: float) -> None:
+    counters = manifest["counters"]
+    counters["difference"][name] = number
+    counters["after"][name] = counters["before"][name] + number
+
+
 def cached(manifest: Manifest, records: Records) -> Records:
-    counted = manifest["counters"]["difference"]
-    counted["vllm:prefix_cache_hits_total"] = 0.5 * counted["vllm:prefix_cache_queries_total"]
+    queries = manifest["counters"]["difference"]["vllm:prefix_cache_queries_total"]
+    engine_counts(manifest, "vllm:prefix_cache_hits_total", 0.5 * queries)
     return records
 
 
@@ -237,7 +255,8 @@ def neighbour(manifest: Manifest, records: Records) -> Records:
 
 
 def fewer_counted(manifest: Manifest, records: Records) -> Records:
-    manifest["counters"]["difference"]["vllm:generation_tokens_total"] -= 7
+    name = "vllm:generation_tokens_total"
+    engine_counts(manifest, name, manifest["counters"]["difference"][name] - 7)
     return records
 
 
@@ -341,8 +360,9 @@ def test_unequal_pairs(evidence: Path, tmp_path: Path) -> None:
 
 
 def test_one_trial_twice(evidence: Path) -> None:
-    said = refused(evidence, "--control-of", str(evidence / "baseline"), "--control", str(evidence / "control"))
-    assert "is the same trial as" in said
+    words = ("--control-of", str(evidence / "baseline"), "--control", str(evidence / "control"))
+    said = refused(evidence, *words, arms=ARMS[:2])
+    assert said == "ROOT/baseline/boot-001/busy is named twice: a trial belongs to one boot of one arm"
 
 
 def test_the_records_of_one_trial_under_two_manifests(evidence: Path, tmp_path: Path) -> None:
@@ -503,7 +523,8 @@ def test_other_traffic_and_other_loads(evidence: Path, tmp_path: Path) -> None:
     )
     heavier = changed_brief(evidence, tmp_path, levels=[QUIET, BUSY | {"duration_s": 90}])
     assert refused(evidence, "--brief", heavier) == (
-        "ROOT/control-of/boot-001/busy ran level busy under another load than the brief's level of that name"
+        "ROOT/control-of/boot-001/busy ran level busy, under another load than the brief's level of that name: "
+        "duration_s 60, in the brief 90"
     )
 
 
@@ -611,6 +632,124 @@ def test_what_a_replay_does_not_tell_stays_open(evidence: Path, tmp_path: Path) 
     unknown = [one["id"] for one in document["validity"] if one["ok"] is None]
     assert unknown == ["engine-tokens", "neighbours", "fresh-server", "prefix-cache"]
     assert refused(root) == (
-        "the candidate's trials ran no configuration that the brief names: say which is meant with --nominee "
+        "the candidate's trials don't tell which configuration they ran: say which is meant with --nominee "
         "(eagle-k4, eagle-k8)"
+    )
+
+
+def sent_too_early(manifest: Manifest, records: Records) -> Records:
+    moments = ("sent_ns", "first_token_ns", "last_token_ns", "ended_ns")
+    early = {name: getattr(records[-1], name) - 3_000_000_000 for name in moments}
+    return [*records[:-1], replace(records[-1], **early)]
+
+
+def test_records_that_cannot_be_are_refused_with_file_request_and_field(evidence: Path, tmp_path: Path) -> None:
+    said = refused(planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", sent_too_early))
+    assert re.fullmatch(rf"{AT}/records.parquet: request \S+: sent_ns \d+ lies before planned_ns \d+", said), said
+
+
+def test_a_manifest_that_denies_its_counters_is_refused(evidence: Path, tmp_path: Path) -> None:
+    """Negative preemptions were an error of arithmetic without a place."""
+
+    def risen(manifest: Manifest, records: Records) -> Records:
+        manifest["counters"]["difference"]["vllm:num_preemptions_total"] = -7
+        return records
+
+    assert refused(planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", risen)) == (
+        f"{AT}/manifest.json: counters.difference.vllm:num_preemptions_total is -7, and after − before is 0 (0 − 0)"
+    )
+
+
+def test_pairs_of_two_seeds_over_one_file_are_invalid(evidence: Path, tmp_path: Path) -> None:
+    """Both seeds begin with the file's first rows: pairs 1 and 3 have nearly the same requests."""
+    root = copied(evidence, tmp_path)
+    for arm, more in (("baseline", ()), ("candidate", ("--speculative", json.dumps(EAGLE)))):
+        simulated(root, f"{arm}-again", "held-out", *more, seed=9)
+        for number in (3, 4):
+            shutil.rmtree(root / arm / f"boot-00{number}")
+            shutil.copytree(root / f"{arm}-again" / f"boot-00{number - 2}", root / arm / f"boot-00{number}")
+    document = judged(root)
+    assert "pairs" in failed_checks(document)
+    found = next(one for one in document["validity"] if one["id"] == "pairs")
+    assert re.fullmatch(
+        r"\d+\.\d % of the requests of held-out pair \d came in another pair too \(limit 10\.0 %\), most of them in "
+        r"pair \d: each pair has its own\.",
+        found["sentence"],
+    ), found["sentence"]
+    assert found["number"] > found["limit"] == 0.1
+
+
+def test_pairs_of_the_noise_floor_may_share_requests_and_it_is_said(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    whole = (root / "tuning.jsonl").read_bytes().splitlines(keepends=True)
+    (root / "tuning.jsonl").write_bytes(b"".join(whole[:400]))
+    for arm, more in (("control-of", ("--wrap",)), ("control", ("--wrap", "--control"))):
+        shutil.rmtree(root / arm)
+        simulated(root, arm, "tuning", *more, seed=4)
+    (root / "brief.json").unlink()
+    (root / "brief.json").write_bytes(parse_brief(a_brief(root)).content)
+    document = judged(root)
+    found = next(one for one in document["validity"] if one["id"] == "control")
+    assert found["ok"] is True
+    assert re.search(
+        r" \d+\.\d % of the requests of pair \d came in another one too: such pairs may differ by less than held-out "
+        r"ones\.$",
+        found["sentence"],
+    ), found["sentence"]
+
+
+def test_evidence_that_would_be_left_out_is_named(evidence: Path, tmp_path: Path) -> None:
+    layout = "a trial's directory holds manifest.json, plan.json and records.parquet, a boot's the directories of its"
+    root = copied(evidence, tmp_path)
+    place = root / "candidate" / "boot-002" / "busy"
+    (place / "manifest.json").rename(tmp_path / "manifest.json")
+    assert refused(root) == f"ROOT/candidate/boot-002/busy/manifest.json is missing: {layout} trials"
+    for name in ("plan.json", "records.parquet"):
+        (place / name).unlink()
+    assert refused(root) == f"ROOT/candidate/boot-002/busy is empty: {layout} trials"
+    shutil.rmtree(place)
+    (root / "candidate" / "boot-003").rename(root / "candidate" / "boot-002" / "boot-003")
+    assert refused(root) == (
+        f"ROOT/candidate/boot-002/boot-003/busy is a trial within another trial or boot, where none is read: {layout} "
+        "trials"
+    )
+
+
+def test_other_files_beside_the_evidence_are_nobodys_business(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    (root / "candidate" / "pictures").mkdir()
+    (root / "candidate" / "pictures" / "boots.svg").write_text("<svg/>")
+    (root / "candidate" / ".cache").mkdir()
+    assert judged(root) == judged(evidence)
+
+
+def test_a_pair_that_is_not_complete_is_named(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    shutil.rmtree(root / "candidate" / "boot-002" / "busy")
+    for arm in ARMS[:2]:
+        shutil.rmtree(root / arm / "boot-004")
+    document = judged(root)
+    assert document["verdict"] == "INCONCLUSIVE"
+    assert document["settles"][0] == (
+        "The rest of the planned pairs: 2 of 4 planned pairs are complete, at every level "
+        "(missing: the candidate at busy of pair 2, pair 4)."
+    )
+
+
+def test_arms_the_other_way_are_called_that(evidence: Path) -> None:
+    words = ("--baseline", str(evidence / "candidate"), "--candidate", str(evidence / "baseline"))
+    assert refused(evidence, *words, arms=()) == (
+        "the candidate's trials ran the brief's baseline: name --baseline and --candidate the other way"
+    )
+
+
+def test_two_levels_of_one_load_need_their_names(evidence: Path, tmp_path: Path) -> None:
+    def unnamed(manifest: Manifest, records: Records) -> Records:
+        manifest["level"]["name"] = "poisson"
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", unnamed)
+    twice = changed_brief(root, tmp_path, levels=[QUIET, BUSY, QUIET | {"name": "night"}])
+    assert refused(root, "--brief", twice) == (
+        f"{AT} ran level poisson, and the brief has 2 levels with this load, none of that name: quiet, night"
     )

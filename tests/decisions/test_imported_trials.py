@@ -43,7 +43,10 @@ from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.foreign import EvidenceRefused
 from loadtests.evidence.foreign import import_evidence as read_here
 from loadtests.evidence.store import EvidenceStore, EvidenceUnreachable
+from loadtests.models import Removal
 from loadtests.services.import_traffic import import_traffic
+from loadtests.services.remove_unwanted import ask_removal
+from loadtests.services.sweep_evidence import sweep_evidence
 from tests.conftest import PASSWORD
 from tests.loadtests.test_foreign_evidence import guidellm
 from tests.support.bench import bench, without_details, written
@@ -253,6 +256,69 @@ def test_a_bad_field_refuses_the_file_and_keeps_nothing(bring: Bring) -> None:
     assert not ImportedTrial.objects.exists()
     assert kept() == before
     assert list(uploads.directory().iterdir()) == []
+
+
+def files() -> set[Path]:
+    return {one for one in store().base.rglob("*") if one.is_file()}
+
+
+def test_a_refusal_that_comes_late_leaves_no_file(
+    bring: Bring, draft: BriefRevision, engineer: Account, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where somebody withdraws the brief while the file is read."""
+    before = files()
+    withdraw_brief(revision=draft, by=engineer, reason="It is not needed any more.")
+    monkeypatch.setattr(service, "check_place", lambda *_: None)
+    with pytest.raises(Refused, match="the revision is withdrawn"):
+        bring()
+    assert files() == before
+    assert not Removal.objects.exists()
+    assert list(uploads.directory().iterdir()) == []
+
+
+def test_a_store_that_fails_half_way_is_left_with_none_of_it(bring: Bring, monkeypatch: pytest.MonkeyPatch) -> None:
+    before, put_file, put = files(), EvidenceStore.put_file, list[str]()
+
+    def failing(self: EvidenceStore, source: Path) -> str:
+        if put:
+            raise EvidenceUnreachable("the bucket is away")
+        put.append(put_file(self, source))
+        return put[0]
+
+    monkeypatch.setattr(EvidenceStore, "put_file", failing)
+    with pytest.raises(EvidenceUnreachable, match="the bucket is away"):
+        bring()
+    assert put
+    assert files() == before
+
+
+def test_a_refused_run_takes_no_file_from_the_trial_that_has_it(bring: Bring) -> None:
+    first = bring()
+    with pytest.raises(Refused, match="stands here already"):
+        bring(arm="ngram-k4")
+    assert store().has(first.manifest_digest)
+    assert store().has(first.records_digest)
+
+
+def test_files_that_were_to_be_removed_stay_once_a_trial_names_them(
+    bring: Bring, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    record = service.record
+
+    def asked_for_meanwhile(trial: ImportedTrial, by: Account, files: list[str], lock: Any) -> None:
+        ask_removal(files)
+        record(trial, by, files, lock)
+
+    monkeypatch.setattr(service, "record", asked_for_meanwhile)
+    trial = bring()
+    sweep_evidence()
+    assert store().has(trial.manifest_digest)
+    assert store().has(trial.records_digest)
+
+
+def test_a_note_loses_a_password_before_it_is_cut(bring: Bring) -> None:
+    long = bring(note=f"measured at https://me:{'s3cret' * 700}@serving")
+    assert "s3cret" not in long.note
 
 
 def test_the_same_run_stands_for_one_arm_alone(bring: Bring, engineer: Account) -> None:

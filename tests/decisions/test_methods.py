@@ -17,6 +17,7 @@ POST_ALONE: dict[str, tuple[str, dict[str, Any], dict[str, Any]]] = {
     "brief-act": ("brief", {"brief": 1, "number": 2, "act": "freeze"}, {"brief": 1, "number": 2}),
     "brief-sign": ("brief-sign-off", {"brief": 1, "number": 2}, {"brief": 1, "number": 2}),
     "brief-imported-set-aside": ("brief-imported-trial", {"pk": 6}, {"pk": 6}),
+    "demonstration-withdraw": ("demonstration", {"pk": 7}, {"pk": 7}),
     "declare-fault": ("boot", {"pk": 3}, {"pk": 3}),
     "revoke": ("route", {"slug": "a", "route": "b"}, {"slug": "a", "route": "b"}),
     "traffic-delete-text": ("traffic-set", {"pk": 4}, {"pk": 4}),

@@ -22,7 +22,7 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
 
-from decisions.models import BriefRevision, ImportedTrial, Route, Service
+from decisions.models import BriefRevision, Demonstration, ImportedTrial, Route, Service, ServiceCases
 from decisions.selectors.pictures import drawn_from_evidence
 from decisions.services.sign_decision import sign_decision
 from loadtests import import_pulse
@@ -170,6 +170,9 @@ def patterns(found: Iterable[URLPattern | URLResolver]) -> Iterator[URLPattern]:
 def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
     names = set(pattern.pattern.converters)
     revisions = BriefRevision.objects.all()
+    if "case" in names:
+        asked = {"case": "greedy-parity", "manner": "serial"}
+        return [{"brief": one.brief_id, "number": one.number} | asked for one in revisions]
     if {"brief", "number"} <= names:
         acts = [{"act": act} for act in ACTS] if "act" in names else [{}]
         return [{"brief": one.brief_id, "number": one.number} | act for one in revisions for act in acts]
@@ -177,6 +180,9 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
         return [{"brief": one.brief_id} for one in revisions]
     if {"slug", "route"} <= names:
         return [{"slug": one.service.slug, "route": one.slug} for one in Route.objects.select_related("service")]
+    if "version" in names:
+        kept = ServiceCases.objects.values_list("service__slug", "version")
+        return [{"slug": slug, "version": version} for slug, version in kept]
     if "slug" in names:
         return [{"slug": one.slug} for one in Service.objects.all()]
     if "pk" in names:
@@ -187,6 +193,7 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
 def rows_behind(route: str) -> Any:
     kinds = (
         ("briefs/imported/", ImportedTrial),
+        ("demonstrations/", Demonstration),
         ("traffic/imports/", TrafficImport),
         ("traffic/", TrafficSet),
         ("runs/boots/", Boot),

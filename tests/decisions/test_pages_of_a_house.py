@@ -59,12 +59,14 @@ def tab(revision: BriefRevision, name: str = "brief") -> str:
 
 
 def pages_of(house: House) -> list[str]:
-    names = ("tuning", "held-out", "health", "imported", "sign-off", "history")
+    names = ("tuning", "held-out", "behaviour", "health", "imported", "sign-off", "history")
     tabs = ("brief", *(f"brief-{name}" for name in names))
     finished = Boot.objects.filter(state="finished").latest("pk")
     return [
         *(reverse(name) for name in ("inbox", "inbox-running", "services", "briefs", "traffic", "runs", "runs-live")),
         reverse("service", args=["support-assistant"]),
+        reverse("service-cases", args=["support-assistant"]),
+        reverse("demonstrations"),
         reverse("route", args=["support-assistant", "chat"]),
         reverse("traffic-set", args=[house.in_review.traffic_set_id]),
         *(tab(one, name) for one in (house.in_review, house.measuring, house.draft) for name in tabs),
@@ -318,6 +320,26 @@ def test_where_nobody_was_nominated_the_decision_shows_why_and_what_tuning_saw(
     assert "Free the machine of everything else while boots run." in page
     assert "A new revision, measured once the cause is gone." in page
     assert "1 of 13 validity checks broken" in page
+
+
+def test_a_verdict_that_rests_on_the_suite_names_what_broke_and_leads_to_its_tab(
+    house: House, as_: Callable[[str], Client]
+) -> None:
+    verdict = house.in_review.verdicts.last()
+    assert verdict is not None
+    changed = verdict.document
+    suite = {"metric": "behaviour", "shown": "broken", "scale": "absolute", "unit": "cases", "low": None, "high": None}
+    found = {"candidate": 1, "over": 1, "requests": 40, "cases": ["greedy-parity"]}
+    changed["guardrails"].append(changed["guardrails"][0] | suite | found)
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "UPDATE decisions_verdict SET content = %s WHERE id = %s", [json.dumps(changed).encode(), verdict.pk]
+        )
+    page = text(as_("owner").get(tab(house.in_review, "brief-sign-off")))
+    # In the card, among the gates, in the row, and as a tab.
+    assert page.count(f'href="{tab(house.in_review, "brief-behaviour")}"') == 4
+    assert page.count("Behaviour broken in 1 of 40 cases: greedy-parity") == 2
+    assert "broken: greedy-parity" in page
 
 
 def test_a_finished_trial_says_what_it_can_vouch_for(house: House, as_: Callable[[str], Client]) -> None:

@@ -22,6 +22,7 @@ pytestmark = pytest.mark.django_db
 EMPTY = {
     "inbox": "Nothing is being measured",
     "services": "No service yet",
+    "demonstrations": "Nobody vouches for anything yet",
     "briefs": "No brief yet",
     "traffic": "No traffic yet",
     "runs": "No boot is running",

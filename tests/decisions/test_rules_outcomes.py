@@ -251,9 +251,12 @@ BEHAVIOUR = a_rail("behaviour", "absolute", id="same-output", limit=0)
     ("found", "shown", "result"),
     [
         (None, "open", "INCONCLUSIVE"),
-        (Behaviour(40, 0, True, "e" * 64), "shown", "PASS"),
-        (Behaviour(40, 0, False, "e" * 64), "open", "INCONCLUSIVE"),
-        (Behaviour(40, 2, True, "e" * 64), "broken", "FAIL"),
+        (Behaviour("held", 40, (), "All held.", "e" * 64), "shown", "PASS"),
+        (Behaviour("held", 0, (), "All held.", "e" * 64), "open", "INCONCLUSIVE"),
+        (Behaviour("not_exercised", 40, (), "Nothing is shown.", "e" * 64), "open", "INCONCLUSIVE"),
+        (Behaviour("cannot_tell", 12, (), "It can't be told.", "e" * 64), "open", "INCONCLUSIVE"),
+        (Behaviour("failed", 0, (), "The baseline died.", "e" * 64), "open", "INCONCLUSIVE"),
+        (Behaviour("broken", 40, ("stop-strings", "min-tokens"), "2 broke.", "e" * 64), "broken", "FAIL"),
     ],
 )
 def test_preserved_behaviour_as_a_guardrail(found: Behaviour | None, shown: str, result: str) -> None:
@@ -263,10 +266,26 @@ def test_preserved_behaviour_as_a_guardrail(found: Behaviour | None, shown: str,
     assert document["limits"] == []
     if shown == "broken":
         assert document["sentence"] == (
-            "On held-out traffic ngram K=4 breaks guardrail same-output: the output at peak differs from the "
-            "baseline's in 2 of 40 cases (limit no case broken): leave speculation off."
+            "On held-out traffic ngram K=4 breaks guardrail same-output: the output differs from the baseline's in "
+            "2 of 40 cases, stop-strings and min-tokens (limit no case broken): leave speculation off."
         )
     canonical(document)
+
+
+def test_a_candidate_that_died_under_the_suite_is_a_break_without_a_case() -> None:
+    brief = a_brief(guardrails=[*GUARDRAILS, BEHAVIOUR])
+    died = Behaviour("broken", 12, (), "The candidate stopped answering: it can't be reached any more.", "e" * 64)
+    document = verdict(brief, NOMINEE, evidence(brief), behaviour=died)
+    assert document["verdict"] == "FAIL"
+    assert "breaks guardrail same-output: the output is not preserved: The candidate stopped" in document["sentence"]
+
+
+def test_a_look_on_the_way_decides_without_the_suite_which_runs_afterwards() -> None:
+    brief = a_brief(guardrails=[*GUARDRAILS, BEHAVIOUR])
+    look = verdict(brief, NOMINEE, evidence(brief), suite_to_come=True)
+    assert (look["verdict"], look["brief"]) == ("PASS", brief.digest)
+    assert "same-output" not in {one["id"] for one in look["guardrails"]}
+    assert verdict(brief, NOMINEE, evidence(brief))["verdict"] == "INCONCLUSIVE"
 
 
 @pytest.mark.parametrize(
@@ -317,10 +336,28 @@ def test_between_two_looks_nothing_passes_and_the_next_one_is_named() -> None:
     brief = looks_brief()
     early = verdict(brief, NOMINEE, without_pairs(evidence(brief, pairs=4), 3))
     assert (early["verdict"], early["look"]["number"]) == ("INCONCLUSIVE", 1)
-    assert early["settles"][0] == "The rest of the planned pairs: 3 of 4 planned pairs are complete, at every level."
+    assert early["settles"][0] == (
+        "The rest of the planned pairs: 3 of 4 planned pairs are complete, at every level (missing: pair 4)."
+    )
     open_yet = verdict(brief, NOMINEE, evidence(brief, pairs=4, speed=0.93))
     assert open_yet["verdict"] == "INCONCLUSIVE"
     assert open_yet["settles"][0] == "The next planned look, after 6 pairs."
+
+
+@pytest.mark.parametrize("kept", [2, 3])
+@pytest.mark.parametrize("rule", [{"seed": SEED}, None])
+def test_before_the_first_planned_look_nothing_fails_either(kept: int, rule: dict[str, Any] | None) -> None:
+    """Whoever looks after each pair would see many a candidate fail once."""
+    brief = looks_brief() if rule is None else a_brief(rule=rule, guardrails=[])
+    whole = evidence(brief, pairs=4, speed=1.6)
+    early = verdict(brief, NOMINEE, without_pairs(whole, *range(kept, 4)))
+    missing = ", ".join(f"pair {pair}" for pair in range(kept + 1, 5))
+    assert (early["verdict"], early["settles"][0]) == (
+        "INCONCLUSIVE",
+        f"The rest of the planned pairs: {kept} of 4 planned pairs are complete, at every level (missing: {missing}).",
+    )
+    assert early["settles"][0][1:] in early["sentence"]
+    assert verdict(brief, NOMINEE, whole)["verdict"] == "FAIL"
 
 
 def without_pairs(trials: list[TrialEvidence], *pairs: int) -> list[TrialEvidence]:
@@ -457,7 +494,7 @@ def shown_rows(document: dict[str, Any]) -> dict[str, RequirementRow]:
 def test_pages_can_show_what_is_new() -> None:
     ladder = ladder_brief(guardrails=[BEHAVIOUR, a_rail("preemptions")])
     trials = with_preemptions(at_ladder(ladder, FASTER), 0, 12)
-    broken = Behaviour(40, 2, True, "e" * 64)
+    broken = Behaviour("broken", 40, ("stop-strings", "min-tokens"), "2 broke.", "e" * 64)
     rows = shown_rows(json.loads(canonical(verdict(ladder, NOMINEE, trials, behaviour=broken))))
     capacity, behaviour, preempted = (rows[one] for one in ("capacity:peak:all", "same-output", "rail"))
     assert (capacity.baseline, capacity.candidate, capacity.difference) == (
@@ -465,7 +502,7 @@ def test_pages_can_show_what_is_new() -> None:
         "4.0 requests/s",
         "+300.0 %",
     )
-    assert (capacity.interval, capacity.limit) == ("+100.0 to no bound %", "≥ +50.0 %")
+    assert (capacity.interval, capacity.limit) == ("+100.0 % or more", "≥ +50.0 %")
     assert capacity.picture is not None
     assert capacity.picture.open_right
     assert (behaviour.candidate, behaviour.difference, behaviour.shown) == ("2 cases", "2 of 40", "broken")

@@ -3,6 +3,7 @@
 import json
 import math
 import random
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Any
@@ -16,10 +17,14 @@ from decisions.rules.brief import Brief
 from decisions.rules.evidence import MISSING, TrialEvidence, columns_of, within
 from decisions.rules.nomination import nominate
 from decisions.rules.states import approval_refusal
+from decisions.rules.validity import shared_requests
 from decisions.rules.verdict import FIRST_CODE, VERDICT_CODE, verdict
+from decisions.rules.wording import digits_apart, interval
 from loadtests.canonical import canonical
 from loadtests.evidence.records import RequestRecord, read_records, records_content
+from loadtests.planning import plan_boots
 from loadtests.statistics.order import arm_orders
+from loadtests.traffic.rows import Row
 from tests.support.judged import (
     BRIEF,
     FASTER,
@@ -158,6 +163,50 @@ def test_kv_cache_is_exact(name: str, fields: dict[str, Any], said: str | None) 
     else:
         assert (document["verdict"], found["shown"]) == ("FAIL", "broken")
         assert said in document["sentence"]
+
+
+def test_figures_have_the_digits_that_tell_them_from_a_limit_they_miss() -> None:
+    trials = changed(evidence(kv_cache_tokens=89_980), lambda one: one.arm == "baseline", kv_cache_tokens=100_000)
+    found = verdict(BRIEF, NOMINEE, trials)["sentence"]
+    assert "the KV cache at peak changes by −10.02 % (limit ≥ −10.00 %): leave" in found
+    first = verdict(BRIEF, NOMINEE, trials, code=FIRST_CODE)["sentence"]
+    assert "the KV cache at peak changes by −10.0 % (limit ≥ −10.0 %): leave" in first
+
+
+@pytest.mark.parametrize(
+    ("number", "limit", "digits"),
+    [(-6.0, -6.0, 1), (-6.04, -6.0, 2), (2.0, 2.0001, 4), (2.0, 2.000_000_1, 1), (None, 2.0, 1), (math.inf, 2.0, 1)],
+)
+def test_digits_that_tell_a_number_from_its_limit(number: float | None, limit: float, digits: int) -> None:
+    assert digits_apart(limit, number) == digits
+
+
+def test_bounds_that_there_are_not() -> None:
+    assert interval(0.024, 0.05, "difference") == "+2.4 to +5.0"
+    assert interval(0.024, None, "difference") == "+2.4 points or more"
+    assert interval(-math.inf, 0.0, "ratio") == "0.0 % or less"
+    assert interval(None, math.inf, "ratio") == "no bound either way"
+
+
+def test_a_candidate_that_never_got_there_has_no_change_to_tell() -> None:
+    dead = [
+        failing(one, slice(None)) if in_arm(one, "candidate") and one.level == "peak" else one for one in evidence()
+    ]
+    outcome = {"metric": "completion_quantile", "quantile": 0.5, "improve_in": [{"level": "quiet"}]}
+    brief = a_brief(
+        outcome=outcome | {"minimum_improvement": 0.1, "non_inferiority_margin": 0.05}, guardrails=[GUARDRAILS[1]]
+    )
+    said = verdict(brief, NOMINEE, dead)["sentence"]
+    assert re.search(
+        r"breaks guardrail first-token: first token p50 at peak never came, against \d\.\d\d s with speculation "
+        r"disabled \(limit ≤ \+20\.0 %\)",
+        said,
+    ), said
+    assert "no bound" not in said
+
+
+def test_two_guardrails_are_both() -> None:
+    assert "Both guardrails hold, and" in verdict(a_brief(guardrails=GUARDRAILS[:2]), NOMINEE, evidence())["sentence"]
 
 
 def test_a_kv_cache_exactly_at_its_limit_holds() -> None:
@@ -407,10 +456,17 @@ def test_fewer_control_pairs_than_planned_are_inconclusive_and_surplus_ones_inva
     document = verdict(brief, NOMINEE, short)
     found = check(document, "control")
     assert (document["verdict"], found["ok"], found["number"], found["limit"]) == ("INCONCLUSIVE", None, 5, 6)
-    assert found["sentence"] == "5 of 6 planned A/A pairs are complete, at every level."
+    assert found["sentence"] == "5 of 6 planned A/A pairs are complete, at every level (missing: pair 6)."
     assert document["settles"] == [f"The rest of the planned A/A pairs: {found['sentence']}"]
     one_level = [one for one in trials if (one.purpose, one.pair, one.level) != ("noise-floor", 5, "quiet")]
-    assert check(verdict(brief, NOMINEE, one_level), "control")["sentence"] == found["sentence"]
+    assert check(verdict(brief, NOMINEE, one_level), "control")["sentence"] == (
+        "5 of 6 planned A/A pairs are complete, at every level (missing: the baseline at quiet of pair 6, the control "
+        "at quiet of pair 6)."
+    )
+    few = [one for one in trials if not (one.purpose == "noise-floor" and (one.pair or 0) > 1)]
+    assert check(verdict(brief, NOMINEE, few), "control")["sentence"] == (
+        "Baseline against baseline has 2 complete pairs; it takes at least 4 (missing: pair 3, pair 4, pair 5, pair 6)."
+    )
     surplus = [*evidence(), *(one for one in trials if one.purpose == "noise-floor" and (one.pair or 0) > 3)]
     document = verdict(BRIEF, NOMINEE, surplus)
     assert (document["verdict"], check(document, "control")["ok"]) == ("INVALID", False)
@@ -437,6 +493,90 @@ def test_a_share_of_the_machine_that_cannot_be_one_is_not_quiet(told: float) -> 
     assert (document["verdict"], check(document, "neighbours")["ok"]) == ("INCONCLUSIVE", None)
     said = "Whether something else ran on the machine is not known for 1 of 32 trials."
     assert check(document, "neighbours")["sentence"] == said
+
+
+def test_completed_responses_that_tell_no_tokens_leave_the_counter_open() -> None:
+    """With them left out, any number of tokens would do."""
+    trials = evidence()
+    victim = first_of(trials)
+    tokens = np.array(victim.columns["output_tokens"], copy=True)
+    tokens[:2] = MISSING
+    document = verdict(
+        BRIEF, NOMINEE, [with_columns(one, output_tokens=tokens) if one is victim else one for one in trials]
+    )
+    found = check(document, "engine-tokens")
+    assert (document["verdict"], found["ok"]) == ("INCONCLUSIVE", None)
+    assert found["sentence"].startswith("2 completed responses told no number of tokens, first in ")
+    assert document["settles"] == [f"The missing figures: {found['sentence']}"]
+
+
+def with_rows_of(trials: list[TrialEvidence], pair: int, other: int, share: float) -> list[TrialEvidence]:
+    """So many of a pair's requests, of both arms, are those of another pair."""
+    there = {(one.arm, one.level): one for one in trials if one.purpose == "held-out" and one.pair == other}
+    chosen = np.arange(REQUESTS) < share * REQUESTS
+    return [
+        with_columns(
+            one,
+            **{
+                name: np.where(chosen, there[one.arm, one.level].columns[name], one.columns[name])
+                for name in ("row", "prompt_sha256")
+            },
+        )
+        if one.purpose == "held-out" and one.pair == pair
+        else one
+        for one in trials
+    ]
+
+
+def test_pairs_that_share_more_than_a_tenth_of_their_requests_are_invalid() -> None:
+    document = verdict(BRIEF, NOMINEE, with_rows_of(evidence(), 2, 0, 0.2))
+    found = check(document, "pairs")
+    assert (document["verdict"], found["ok"], found["number"], found["limit"]) == ("INVALID", False, 0.2, 0.1)
+    assert found["sentence"] == (
+        "20.0 % of the requests of held-out pair 3 came in another pair too (limit 10.0 %), most of them in pair 1: "
+        "each pair has its own."
+    )
+    assert verdict(BRIEF, NOMINEE, with_rows_of(evidence(), 2, 0, 0.05))["verdict"] == "PASS"
+    assert check(verdict(BRIEF, NOMINEE, with_rows_of(evidence(), 2, 0, 0.2), code=FIRST_CODE), "pairs")["ok"] is True
+
+
+@pytest.mark.parametrize("process", [{"process": "poisson", "rate": 0.5}, {"process": "replay"}])
+def test_held_out_pairs_as_a_campaign_plans_them_share_nothing(process: dict[str, Any]) -> None:
+    """On a part that is hardly long enough; the same prompt in every row."""
+    levels = [{"name": name, "arrival": process, "duration_s": 40} for name in RATES]
+    brief = a_brief(levels=levels)
+    rows = [
+        Row.model_validate(
+            {"id": f"r{n}", "conversation": f"c{n}", "arrival_s": 2.0 * n, "class": "chat", "max_tokens": 8}
+            | {"messages": [{"role": "user", "content": "And then?"}]}
+        )
+        for n in range(190)
+    ]
+    placed = plan_boots(
+        "held-out",
+        baseline="a",
+        candidates={NOMINEE: "b"},
+        rows=rows,
+        levels=brief.levels,
+        peak="peak",
+        pairs=4,
+        seed=5,
+    )
+    trials = [
+        planned_trial(brief, boot.pair or 0, boot.arm, trial.level, trial.segment.rows)
+        for boot in placed
+        for trial in boot.trials
+    ]
+    assert len(trials) == 16
+    assert shared_requests(trials) == []
+    # Of pairs that do share, the same is said.
+    moved = [replace(one, pair=3 - (one.pair or 0)) for one in trials]
+    assert {one.share for one in shared_requests([*trials, *moved])} == {1.0}
+
+
+def planned_trial(brief: Brief, pair: int, arm: str, level: str, rows: tuple[int, ...]) -> TrialEvidence:
+    prompts = np.full(len(rows), "d" * 64, dtype=object)
+    return with_columns(a_trial(brief, "held-out", pair, arm, level, 1.0, 0), row=np.array(rows), prompt_sha256=prompts)
 
 
 def test_a_stop_string_lets_the_engine_count_more() -> None:
