@@ -8,6 +8,7 @@ import yaml
 from jsonschema import Draft202012Validator
 from jsonschema.exceptions import SchemaError
 from pydantic import AfterValidator, Field, ValidationError, model_validator
+from yaml.composer import ComposerError
 
 from loadtests.behaviour.case import EVERY_MANNER, Ask, Case, Rule, Seen, always, broken, held, shown
 from loadtests.behaviour.cases.asking import together
@@ -15,6 +16,7 @@ from loadtests.behaviour.cases.structured import Check, follows, pattern_check, 
 from loadtests.behaviour.reply import Reply
 from loadtests.behaviour.result import Finding
 from loadtests.canonical import canonical, digest_of
+from loadtests.strict_yaml import Loader
 from loadtests.traffic.levels import Frozen
 
 MAX_BYTES = 4 << 20
@@ -189,26 +191,36 @@ def call_rule(wanted: ToolCall) -> Rule:
     return each(judged)
 
 
+class WithoutAliases(Loader):
+    """What stands for something else may stand for more than fits into memory."""
+
+    def compose_node(self, parent: yaml.Node | None, index: int) -> yaml.Node | None:
+        if self.check_event(yaml.AliasEvent):
+            said = "it uses a YAML alias (*name), so write out what it stands for"
+            mark = self.peek_event().start_mark  # type: ignore[no-untyped-call]  # of PyYAML, whose stubs lack it
+            raise ComposerError(None, None, said, mark)
+        node: yaml.Node | None = super().compose_node(parent, index)
+        return node
+
+
 def read_own_cases(content: bytes, name: str) -> OwnCases:
     """From YAML, of which JSON is a part. Raises BadCases, naming file, line and field."""
     if len(content) > MAX_BYTES:
         raise BadCases(f"{name} is longer than {MAX_BYTES} bytes: split it into several documents")
     try:
-        text = content.decode()
-        if any(isinstance(one, yaml.AliasEvent) for one in yaml.parse(text, yaml.SafeLoader)):
-            raise BadCases(f"{name} uses a YAML alias (*name): write out what it stands for")
-        node = yaml.compose(text, yaml.SafeLoader)
+        reading = WithoutAliases(content.decode())
+        node = reading.get_single_node()
         if node is None:
             raise BadCases(f"{name} is empty: give schema and cases")
         check_nodes(node, name)
-        document = yaml.safe_load(text)
+        document = reading.construct_document(node)
         canonical(document)
     except UnicodeDecodeError as error:
         raise BadCases(f"{name}, byte {error.start}: it is not in UTF-8") from None
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         where = f", line {mark.line + 1}" if mark is not None else ""
-        raise BadCases(f"{name}{where}: it is neither YAML nor JSON ({getattr(error, 'problem', error)})") from None
+        raise BadCases(f"{name}{where}: it can't be read as YAML or JSON: {getattr(error, 'problem', error)}") from None
     except RecursionError:
         raise BadCases(f"{name} is nested too deeply") from None
     except BadCases:
@@ -240,18 +252,15 @@ PLAIN = frozenset(f"tag:yaml.org,2002:{kind}" for kind in ("str", "int", "float"
 
 
 def check_nodes(node: yaml.Node, name: str) -> None:
-    """Nothing that JSON has no word for, and no key twice, of which YAML would take the last."""
+    """Nothing that JSON has no word for."""
     line = node.start_mark.line + 1
     if node.tag not in PLAIN:
         kind = node.tag.rpartition(":")[2]
         raise BadCases(f"{name}, line {line}: {node.value!r} is read as a {kind}: put it in quotes")
     if isinstance(node, yaml.MappingNode):
-        keys = [key.value for key, _ in node.value]
         for key, value in node.value:
             if key.tag != "tag:yaml.org,2002:str":
                 raise BadCases(f"{name}, line {key.start_mark.line + 1}: the key {key.value!r} is no text: quote it")
-            if keys.count(key.value) > 1:
-                raise BadCases(f"{name}, line {key.start_mark.line + 1}: {key.value} is there twice: leave one out")
             check_nodes(value, name)
     elif isinstance(node, yaml.SequenceNode):
         for value in node.value:

@@ -8,6 +8,8 @@ from loadtests.behaviour.registry import suite_plan
 from tests.benchmarks.behaviour import holds, line_of, page, plan_of, summary
 from tests.benchmarks.behaviour_world import WORLDS, one_run
 
+pytestmark = pytest.mark.alone
+
 MACHINE = {"processor": "a processor", "cores": 2, "python": "3.11", "processor_minutes": 20.0}
 
 

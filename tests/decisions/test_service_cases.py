@@ -199,7 +199,7 @@ HEAD = "schema: draftproof.behaviour-cases/1\n"
     ("source", "said"),
     [
         ("", "the document is empty"),
-        ("cases: [", "the document, line 1: it is neither YAML nor JSON"),
+        ("cases: [", "the document, line 1: it can't be read as YAML or JSON"),
         (f"{HEAD}cases:\n  - id: [\n", "line 4"),
         ("nothing but words", "the document, line 1"),
         (f"{HEAD}cases: []\n", "the document, line 2, cases: "),
@@ -211,7 +211,10 @@ HEAD = "schema: draftproof.behaviour-cases/1\n"
         (document("letter", json_schema={"type": "number or so"}), "cases.0.expect.json_schema: it is no JSON schema"),
         (document("letter", tool_call={}), "cases.0.expect.tool_call.name: Field required"),
         (f"{HEAD}cases: &c []\nmore: *c\n", "uses a YAML alias"),
-        (f"{HEAD}cases:\n  - {{id: a, id: b}}\n", "the document, line 3: id is there twice"),
+        (
+            f"{HEAD}cases:\n  - {{id: a, id: b}}\n",
+            "the document, line 3: it can't be read as YAML or JSON: the key 'id' stands twice",
+        ),
         (f"{HEAD}cases: \0", "the document"),
         (f"{HEAD}cases: !!python/object:os.system []\n", "the document, line 2"),
         (f"{HEAD}cases: {'[' * 5_000}", "the document"),

@@ -19,6 +19,8 @@ from loadtests.behaviour.reply import Call, Choice, Reply, Token
 from loadtests.behaviour.result import Finding
 from loadtests.generator.http_answer import BadAnswer
 
+pytestmark = pytest.mark.alone
+
 TEXT = "The cold river goes by the old mill, and a red boat waits near the bridge for the evening train."
 
 
@@ -560,9 +562,13 @@ def test_an_owner_may_expect(wanted: str, right: Reply, wrong: Reply) -> None:
             "title: 2024-01-01",
             "line 5: '2024-01-01' is read as a timestamp: put it in quotes",
         ),
-        ("title: The form is filled in", "title: a\n    title: b", "line 5: title is there twice"),
+        (
+            "title: The form is filled in",
+            "title: a\n    title: b",
+            "line 6: it can't be read as YAML or JSON: the key 'title' stands twice",
+        ),
         ("title: The form is filled in", "title: &a x\n    other: *a", "uses a YAML alias"),
-        ("cases:", "cases: [", "it is neither YAML nor JSON"),
+        ("cases:", "cases: [", "it can't be read as YAML or JSON"),
         ("temperature: 0", "temperature: .nan", "JSON has no word for"),
     ],
 )
