@@ -272,7 +272,8 @@ def metrics_of(
         "time_to_first_token_ms": prefill,
         "generation_time_ms": decode,
         "mean_itl_ms": decode / (one.output - 1) if one.output > 1 else None,
-        "tokens_per_second": one.output / (prefill + decode) * 1e3,
+        # A clock that runs a million times as fast may not have moved meanwhile.
+        "tokens_per_second": one.output / (prefill + decode) * 1e3 if prefill + decode else None,
     }
     if speculation is not None and not isinstance(spoken[0].stop_reason, str):
         told["speculative_decoding"] = speculative_metrics(one, speculation)

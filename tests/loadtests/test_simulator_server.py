@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable
+from types import SimpleNamespace
 from typing import Any
 
 import aiohttp
@@ -17,7 +18,7 @@ from aiohttp import web
 from loadtests.configurations import Speculative
 from loadtests.evidence.records import status_counts
 from loadtests.generator import Endpoint, reach, run_trial
-from loadtests.simulator import Boot, EngineModel, preset
+from loadtests.simulator import Boot, EngineModel, api, preset
 from loadtests.simulator.counters import exposed, with_open
 from loadtests.simulator.engine import Engine
 from loadtests.simulator.language import VOCABULARY
@@ -451,3 +452,11 @@ async def test_the_prompt_has_log_probabilities_but_for_its_first_token(plain: S
         assert 2 <= len(one) <= 3
         assert all(told["logprob"] <= 0 for told in one.values())
     assert "prompt_logprobs" not in await plain.chat("old", max_tokens=2)
+
+
+def test_an_answer_that_took_no_time_has_no_rate(monkeypatch: pytest.MonkeyPatch) -> None:
+    """At a speed of a million the clock may not move between a request and its answer."""
+    monkeypatch.setattr(api, "phases", lambda one: (0.0, 0.0, 0.0))
+    one: Any = SimpleNamespace(output=3)
+    told = api.metrics_of([one], [], None, 1e6)
+    assert (told["generation_time_ms"], told["tokens_per_second"]) == (0.0, None)
