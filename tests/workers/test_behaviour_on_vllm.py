@@ -32,9 +32,9 @@ NAMED = {
     "bad-words-ignored": "bad-words",
     "allowed-tokens-ignored": "allowed-tokens",
     "min-tokens-one-less": "min-tokens",
+    "another-token-id": "text-is-of-its-tokens",
     "prompt-logprobs-missing": "prompt-logprobs",
     "characters-broken": "unicode-streamed",
-    "min-p-dropped": "min-p",
 }
 # The baseline against itself: one case, five times.
 AGAIN, TIMES = ("max-tokens",), 5
@@ -44,7 +44,7 @@ AGAIN, TIMES = ("max-tokens",), 5
 class Kept:
     """What was asked of both engines. ``again``: the baseline's answers when it stood in for a candidate."""
 
-    plan: SuitePlan = field(default_factory=lambda: suite_plan(only=sorted({*NAMED.values(), *AGAIN})))
+    plan: SuitePlan = field(default_factory=lambda: suite_plan(only=sorted({*NAMED.values(), *AGAIN, "min-p"})))
     baseline: Answers | None = None
     candidate: Answers | None = None
     again: list[Answers] = field(default_factory=list)
