@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 
 from decisions.rules.findings import FACTS_VERSION, Finding, Rule
+from loadtests.behaviour.declared import is_lossy, is_synthetic, is_threshold
 from loadtests.configurations import Speculative
 
 # One error as pydantic lists it: type, loc, msg and input.
@@ -43,19 +44,6 @@ def foreign_key(slip: Slip) -> str | None:
 
 def is_of(slip: Slip, kind: str, field: str) -> bool:
     return bool(slip["type"] == kind and slip["loc"][-2:] == (SETTING, field))
-
-
-def is_synthetic(key: str) -> bool:
-    return key.startswith("synthetic_acceptance")
-
-
-def is_lossy(key: str) -> bool:
-    return key.startswith("fly_")
-
-
-def is_threshold(key: str) -> bool:
-    """Accepting by confidence: the words of older vLLM, SGLang and TensorRT-LLM for it."""
-    return not is_lossy(key) and ("threshold" in key or key.startswith(("posterior_", "relaxed_", "use_relaxed_")))
 
 
 def unknown_key(slip: Slip) -> Iterator[str]:

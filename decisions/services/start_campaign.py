@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from decisions.models import BriefCampaign, BriefRevision
-from decisions.rules.brief import Brief, Suite
+from decisions.rules.brief import Brief
 from decisions.rules.flagged import of_these
 from decisions.rules.preflight import refused
 from decisions.selectors.preflight import known_here
@@ -69,7 +69,9 @@ def suite_document(revision: BriefRevision, candidates: Iterable[str]) -> dict[s
     """The plan of the preserved-behaviour suite as the frozen brief asks for it. Raises ValueError where the service's
     own cases that it names aren't there."""
     document = revision.document
-    asked, (nominee,) = document.suite or Suite(), candidates
+    asked, (nominee,) = document.suite, candidates
+    if asked is None:
+        raise ValueError("no guardrail of the frozen brief rests on the suite")
     configuration = document.configuration(nominee)
     setting = configuration.speculative
     return suite_plan(

@@ -9,8 +9,19 @@ from loadtests.behaviour.result import Declared, Rule
 FLAG = "--speculative-config"
 # vLLM 0.32 (vllm/config/speculative.py): both keep the target's distribution; ``block`` verifies drafts jointly.
 EXACT = ("standard", "block")
-# Keys of thresholds by which versions before and after take a draft that the target didn't sample.
-THRESHOLDS = ("posterior_threshold", "posterior_alpha", "typical_acceptance_sampler_posterior_threshold")
+
+
+def is_synthetic(key: str) -> bool:
+    return key.startswith("synthetic_acceptance")
+
+
+def is_lossy(key: str) -> bool:
+    return key.startswith("fly_")
+
+
+def is_threshold(key: str) -> bool:
+    """Accepting by confidence: the words of older vLLM, SGLang and TensorRT-LLM for it."""
+    return not is_lossy(key) and ("threshold" in key or key.startswith(("posterior_", "relaxed_", "use_relaxed_")))
 
 
 def rule_of(setting: Mapping[str, Any] | None) -> Rule:
@@ -18,10 +29,11 @@ def rule_of(setting: Mapping[str, Any] | None) -> Rule:
     if setting is None:
         return "exact"
     method = setting.get("rejection_sample_method") or "standard"
-    if method == "synthetic":
+    given = [name for name, value in setting.items() if value is not None]
+    if method == "synthetic" or any(is_synthetic(one) for one in given):
         return "synthetic"
-    thresholds = any(setting.get(name) is not None for name in THRESHOLDS)
-    return "exact" if method in EXACT and not thresholds else "lossy"
+    loosened = any(is_lossy(one) or is_threshold(one) for one in given)
+    return "exact" if method in EXACT and not loosened else "lossy"
 
 
 def rule_of_command(command: Sequence[str]) -> Rule:
