@@ -1,23 +1,60 @@
 """``draftproof``: the command line. It needs no database and no settings."""
 
 import os
+from collections.abc import Callable
+from importlib import import_module
+from typing import Any
 
 import click
 
-from decisions.commands.compare import compare
-from decisions.commands.lint import lint
-from loadtests.commands.behaviour import behaviour
-from loadtests.commands.compile import compile_command
-from loadtests.commands.fit_costs import fit_costs_command
-from loadtests.commands.import_evidence import import_evidence_command
-from loadtests.commands.import_traffic import import_traffic
-from loadtests.commands.replay import replay
-from loadtests.commands.rerun import rerun
-from loadtests.commands.self_test import self_test_command
-from loadtests.commands.simulate import simulate
+from loadtests.commands.signals import ended_by_signals
+from loadtests.commands.streams import steady_streams
+
+# Read when they are asked for: together they take seconds to load.
+COMMANDS = {
+    "behaviour": "loadtests.commands.behaviour:behaviour",
+    "compare": "decisions.commands.compare:compare",
+    "compile": "decisions.commands.compile:compile_command",
+    "fit-costs": "loadtests.commands.fit_costs:fit_costs_command",
+    "import": "loadtests.commands.import_traffic:import_traffic",
+    "import-evidence": "loadtests.commands.import_evidence:import_evidence_command",
+    "lint": "decisions.commands.lint:lint",
+    "replay": "loadtests.commands.replay:replay",
+    "rerun": "loadtests.commands.rerun:rerun",
+    "self-test": "loadtests.commands.self_test:self_test_command",
+    "simulate": "loadtests.commands.simulate:simulate",
+    "verify": "decisions.commands.verify:verify",
+}
+# Those that end with the status of whoever was interrupted, from their first moment on.
+STOPPED = ("behaviour", "replay", "rerun")
 
 
-@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+def nothing() -> None:
+    """Whoever asks for a command without running one is ended by nothing."""
+
+
+class Draftproof(click.Group):
+    end_by_signals: Callable[[], None] = staticmethod(nothing)
+
+    def main(self, *args: Any, **more: Any) -> Any:
+        steady_streams()
+        with ended_by_signals() as self.end_by_signals:
+            return super().main(*args, **more)
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return sorted(COMMANDS)
+
+    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
+        if cmd_name not in COMMANDS:
+            return None
+        if cmd_name in STOPPED:
+            self.end_by_signals()
+        module, _, name = COMMANDS[cmd_name].partition(":")
+        command: click.Command = getattr(import_module(module), name)
+        return command
+
+
+@click.group(cls=Draftproof, context_settings={"help_option_names": ["-h", "--help"]})
 @click.version_option(package_name="draftproof")
 @click.pass_context
 def main(context: click.Context) -> None:
@@ -28,18 +65,6 @@ def main(context: click.Context) -> None:
     # Commands outside config/ don't read the environment: they are handed the one way to do it.
     context.obj = os.environ.get
 
-
-main.add_command(behaviour)
-main.add_command(compare)
-main.add_command(compile_command)
-main.add_command(lint)
-main.add_command(replay)
-main.add_command(rerun)
-main.add_command(import_traffic)
-main.add_command(import_evidence_command)
-main.add_command(simulate)
-main.add_command(fit_costs_command)
-main.add_command(self_test_command)
 
 if __name__ == "__main__":
     main()

@@ -5,7 +5,7 @@ import json
 import os
 import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +18,7 @@ from pydantic import ValidationError
 from loadtests.canonical import digest
 from loadtests.commands.numbers import Number, number_for
 from loadtests.commands.printing import UNPRINTED, print_result
-from loadtests.commands.signals import Signals, heard_signals
+from loadtests.commands.signals import INTERRUPTED, Signals, heard_signals
 from loadtests.evidence.manifest import Digests, Manifest, manifest_content, named, this_client, timestamp
 from loadtests.evidence.records import records_content
 from loadtests.evidence.store import make_directory, write_durably
@@ -38,7 +38,6 @@ UNREACHABLE = 3
 NOTHING_COMPLETED = 4
 LOST = 5
 NOT_KEPT = 6
-INTERRUPTED = 130
 MODELS_SHOWN = 10
 MAX_SEED = 2**53 - 1
 MAX_FIRST_LINE = 64 << 20
@@ -134,11 +133,12 @@ def check_times(arrival: Arrival, traffic: Traffic) -> None:
         raise Unusable("the file has no times to replay: give an arrival process with --arrival and --rate")
 
 
-def first_problem(error: ValueError) -> str:
+def first_problem(error: ValueError, *within: str) -> str:
+    """``within`` are the fields that hold what was read."""
     if not isinstance(error, ValidationError):
         return str(error)
     one = error.errors()[0]
-    field = ".".join(str(part) for part in one["loc"])
+    field = ".".join(str(part) for part in (*within, *one["loc"]))
     return f"{field}: {one['msg']}" if field else str(one["msg"]).removeprefix("Value error, ")
 
 
@@ -322,9 +322,9 @@ def with_lateness(trial: TrialRun) -> TrialRun:
     return replace(trial, findings=[*trial.findings, said])
 
 
-async def reached(endpoint: Endpoint) -> Reached:
+async def reached(endpoint: Endpoint, rows: Iterable[Row]) -> Reached:
     try:
-        found = await reach(endpoint)
+        found = await reach(endpoint, prompts=(message.content for row in rows for message in row.messages))
     except Unreachable as error:
         raise Nobody(str(error)) from None
     if found.models and endpoint.model not in found.models:
@@ -347,7 +347,7 @@ def endpoint_of(wanted: Replay, found: Reached) -> Endpoint:
 
 async def run(wanted: Replay, signals: Signals) -> tuple[Reached, TrialRun, bool]:
     """What the server said of itself, what was recorded, and whether a process of ours was lost on the way."""
-    found = await reached(wanted.endpoint)
+    found = await reached(wanted.endpoint, wanted.rows)
     endpoint = endpoint_of(wanted, found)
     limits: dict[str, Any] = {
         "level": wanted.level.name,
@@ -522,7 +522,7 @@ def replay(
     was run and not one request of its window completed; 5 when a client process was lost; 6 when the evidence could not
     be written, of which nothing is left then; 7 when the evidence is kept and the summary could not be printed; 130
     after Ctrl-C, SIGTERM or a closed terminal. With 4, 5 and 130 the summary is printed and what was measured is kept,
-    with 5 and 130 marked as stopped; with 6 it is printed alone.
+    with 5 and 130 marked as stopped; with 6 it is printed alone. Stopped before --out is made, nothing is.
     """
     check_out(out)
     check_model(model)

@@ -3,7 +3,7 @@
 import json
 import math
 import sys
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -43,6 +43,7 @@ from loadtests.evidence.records import records_content
 from loadtests.evidence.store import DIGEST, EvidenceDamaged, EvidenceMissing, EvidenceStore
 from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import Endpoint, Reached, TrialRun, run_trial
+from loadtests.generator.endpoint import Asked
 from loadtests.generator.trial import THOUGHT
 from loadtests.generator.way import tls_of
 from loadtests.traffic.arrivals import exact
@@ -51,6 +52,7 @@ from loadtests.traffic.planned import PlannedRequest, plan_content
 from loadtests.traffic.rows import NANOSECONDS, BadRow, Row, part_digest, read_rows
 
 PLAN = "plan.json"
+MAX_WHOLE = 2**53 - 1
 # What only the outline of a row has, which is kept when its text is deleted.
 OUTLINE = "row_sha256"
 
@@ -75,11 +77,28 @@ def read_manifest_file(path: Path) -> tuple[Manifest, str]:
     if DIGEST.fullmatch(named_by) and named_by != found:
         raise Unusable(f"{path} is damaged: it should have the digest {named_by} and has {found}")
     try:
-        return read_manifest(content), found
+        manifest = read_manifest(content)
     except ValidationError as error:
-        one = error.errors()[0]
-        field = ".".join(str(part) for part in one["loc"]) or "(whole file)"
-        raise Unusable(f"{path} is no manifest of a trial: {field}: {one['msg']}") from None
+        within = [] if error.errors()[0]["loc"] else ["(whole file)"]
+        raise spoiled(f"{path} is no manifest of a trial: {first_problem(error, *within)}") from None
+    for field, number in unwritable(manifest.model_dump(by_alias=True)):
+        raise spoiled(f"{path} is no manifest of a trial: {field}: {shortened(number)} could not be written again")
+    return manifest, found
+
+
+def spoiled(what: str) -> Unusable:
+    return Unusable(f"{what}. Give the manifest as the trial left it.")
+
+
+def unwritable(document: Any, field: str = "") -> Iterator[tuple[str, float]]:
+    """What could be read and never be written again (RFC 8785): no finite numbers, and whole ones that are too long."""
+    if isinstance(document, float) and not math.isfinite(document):
+        yield field, document
+    if isinstance(document, int) and abs(document) > MAX_WHOLE:
+        yield field, document
+    lists = document if isinstance(document, list | tuple) else ()
+    for name, value in document.items() if isinstance(document, dict) else enumerate(lists):
+        yield from unwritable(value, f"{field}.{name}".lstrip("."))
 
 
 def stored_plan(path: Path, wanted: str, given: Path | None) -> tuple[bytes, str]:
@@ -190,9 +209,24 @@ def shortened(value: object) -> str:
 
 def level_of(manifest: Manifest, path: Path) -> Level:
     try:
-        return Level.model_validate(manifest.level)
+        level = Level.model_validate_json(json.dumps(manifest.level), strict=True)
     except ValidationError as error:
-        raise Unusable(f"{path}: level.{first_problem(error)}") from None
+        raise spoiled(f"{path}: {first_problem(error, 'level')}") from None
+    for name, told, meant in (
+        ("window_s", manifest.window_s, level.duration_s),
+        ("drain_s", manifest.drain_s, level.drain_s),
+    ):
+        if told != meant:
+            raise spoiled(f"{path}: {name} is {told:g}, and by its level it is {meant:g}")
+    return level
+
+
+def asked_of(manifest: Manifest, path: Path) -> Asked:
+    """A way to ask that we don't know would send other bytes."""
+    try:
+        return Asked.model_validate({} if (told := manifest.engine.get("asked")) is None else told)
+    except ValidationError as error:
+        raise spoiled(f"{path}: {first_problem(error, 'engine', 'asked')}") from None
 
 
 def check_times(manifest: Manifest) -> None:
@@ -244,16 +278,19 @@ def settled(
     check_part(manifest.digests.part, rows, rows_path.name)
     if digest(plan_content(planned, level)) != manifest.digests.plan:
         raise Unusable("the manifest's level and its plan don't belong together: one of them was changed")
+    asked = asked_of(manifest, path)
+    if not manifest.model.strip():
+        raise spoiled(f"{path}: model is empty")
     address = manifest.base_url if base_url is None else base_url
     if address is None:
         raise Unusable("the manifest names no server, so say which with --base-url")
-    endpoint = Endpoint(address, manifest.model, api_key, ca_bundle=ca_bundle).asked_as(manifest.engine.get("asked"))
+    endpoint = Endpoint(address, manifest.model, api_key, ca_bundle=ca_bundle).asked_as(asked)
     tls_of(endpoint)
     return Rerun(manifest, manifest_sha256, plan, planned, level, endpoint)
 
 
 async def run(wanted: Rerun, signals: Signals) -> tuple[Reached, TrialRun]:
-    found = await reached(wanted.endpoint)
+    found = await reached(wanted.endpoint, [one.traffic_row for one in wanted.planned])
     trial = await run_trial(
         wanted.planned,
         wanted.endpoint,

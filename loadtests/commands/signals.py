@@ -4,8 +4,38 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from typing import NoReturn
 
 HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+INTERRUPTED = 130
+
+
+def end_now(*_: object) -> NoReturn:
+    raise SystemExit(INTERRUPTED)
+
+
+def asked() -> list[signal.Signals]:
+    """Whoever started it with nohup wants it to go on."""
+    return [one for one in HEARD if signal.getsignal(one) is not signal.SIG_IGN]
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Callable[[], None]]:
+    """Yields what makes them end the process in order, with the status of whoever was interrupted: for the time before
+    there is anything to keep."""
+    before = {one: signal.getsignal(one) for one in HEARD}
+
+    def end_by_them() -> None:
+        for one in asked():
+            signal.signal(one, end_now)
+
+    try:
+        yield end_by_them
+    finally:
+        for one, handler in before.items():
+            # What was heard meanwhile is ignored to the last moment.
+            if signal.getsignal(one) is end_now:
+                signal.signal(one, handler)
 
 
 class Signals:
@@ -35,9 +65,7 @@ def heard_signals() -> Iterator[Signals]:
     """Within the block they end nothing by themselves: handlers of the loop would be gone with it, while there is still
     something to write. Once one was heard the process is about to end, and ignores the others to its last moment."""
     signals = Signals()
-    # Whoever started it with nohup wants it to go on.
-    asked = [one for one in HEARD if signal.getsignal(one) is not signal.SIG_IGN]
-    before = {one: signal.signal(one, signals.hear) for one in asked}
+    before = {one: signal.signal(one, signals.hear) for one in asked()}
     try:
         yield signals
     finally:

@@ -7,25 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any
-from unicodedata import category
 
 from pydantic_core import from_json
 
 from loadtests.canonical import canonical
 from loadtests.evidence.records import Status
+from loadtests.generator.said import MAX_HEARD_CHARACTERS, brief_text, joined
 from loadtests.generator.sse import Event
 
-# What a record keeps of an error, and what is kept of it until the prompt has been taken out.
-MAX_ERROR_CHARACTERS = 300
-MAX_HEARD_CHARACTERS = 1_000
-# Of a finish reason, a fingerprint or a model's name: no server needs more, and each is kept with every request.
-MAX_NAME_CHARACTERS = 300
 MAX_INT32 = 2**31 - 1
 # Found now: a codec is read from a file when it is first used, and a client that is out of files has none for it.
 codecs.lookup("utf-16-le")
-# They make what follows run from right to left, or end that.
-TURNING = frozenset("\u202a\u202b\u202c\u202d\u202e\u2066\u2067\u2068\u2069")
 COUNTS = ("prompt_tokens", "completion_tokens", "total_tokens")
+# No model says so much; a server that never ends must not fill the memory.
+MAX_TEXT_CHARACTERS = 16 << 20
 # Finish reasons with which an engine says that it gave up on the request.
 GAVE_UP = frozenset({"abort", "error"})
 
@@ -36,30 +31,11 @@ class Outcome:
     error: str | None = None
 
 
-def brief_text(text: str) -> str:
-    """One line that UTF-8 can hold, cut: a server may send pages, and halves of surrogate pairs."""
-    return " ".join(joined(text).split())[:MAX_HEARD_CHARACTERS] or "no reason given"
-
-
-def joined(text: str) -> str:
-    """Surrogate pairs that two JSON chunks split between them become the one character; lone halves become U+FFFD."""
-    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
-
-
-def printable(text: str) -> str:
-    """U+FFFD for what would move a terminal's cursor, colour it or turn its writing round."""
-    if text.isprintable():
-        return text
-    return "".join("\ufffd" if category(one) == "Cc" or one in TURNING else one for one in text)
-
-
 def name_of(value: object) -> str:
-    """A name that a server gives, fit to be kept and printed; a longer one is cut, and says how long it was. Empty
-    where it is no text."""
+    """A name that a server gives, as it came; empty where it is no text. What is longer than anything is heard is told
+    by its length, for cut it could show a part of a secret."""
     text = text_of(value)
-    if len(text) > MAX_NAME_CHARACTERS:
-        text = f"{text[:MAX_NAME_CHARACTERS]}… ({len(text)} characters)"
-    return printable(joined(text))
+    return text if len(text) <= MAX_HEARD_CHARACTERS else f"a text of {len(text)} characters"
 
 
 def outcome_of_code(code: object, reason: str) -> Outcome:
@@ -158,8 +134,10 @@ class Answer:
         self.done = False
         self.outcome: Outcome | None = None
         self._usage_fell = False
+        self._more_choices = False
         self._text: list[str] = []
-        self._calls: dict[int, dict[str, str]] = {}
+        self._calls: dict[int, dict[str, list[str]]] = {}
+        self._room = MAX_TEXT_CHARACTERS
 
     @property
     def settled(self) -> bool:
@@ -231,11 +209,15 @@ class Answer:
         return visible
 
     def _take_choice(self, choice: dict[str, Any], message: object) -> bool:
+        if count_of(choice.get("index")):
+            # One is asked for: what another says is no part of its answer, and ends it no more than it begins it.
+            self._more_choices = True
+            return False
         # A chat has a delta or a message, a completion has its text in the choice itself.
         text = message.get("content") if isinstance(message, dict) else choice.get("text")
         seen = False
         if text and (text := text if isinstance(text, str) else parts_of(text)):
-            self._text.append(text)
+            self._keep(self._text, text)
             seen = True
         if isinstance(message, dict) and (len(message) > 1 or "content" not in message):
             seen |= self._take_other(message)
@@ -254,7 +236,7 @@ class Answer:
         """What a message says beside its content."""
         seen = False
         if text := text_of(message.get("refusal")):
-            self._text.append(text)
+            self._keep(self._text, text)
             seen = True
         for call in entries(message.get("tool_calls")):
             seen |= self._take_call(call)
@@ -265,10 +247,16 @@ class Answer:
         name, arguments = text_of(function.get("name")), text_of(function.get("arguments"))
         if not name and not arguments:
             return False
-        kept = self._calls.setdefault(count_of(call.get("index")) or 0, {"name": "", "arguments": ""})
-        kept["name"] += name
-        kept["arguments"] += arguments
+        kept = self._calls.setdefault(count_of(call.get("index")) or 0, {"name": [], "arguments": []})
+        self._keep(kept["name"], name)
+        self._keep(kept["arguments"], arguments)
         return True
+
+    def _keep(self, pieces: list[str], text: str) -> None:
+        pieces.append(text)
+        self._room -= len(text)
+        if self._room < 0:
+            self.outcome = Outcome("failed", f"the answer is longer than {MAX_TEXT_CHARACTERS} characters")
 
     def _count_prompt_ids(self, document: dict[str, Any]) -> None:
         if isinstance(ids := document["prompt_token_ids"], list):
@@ -309,7 +297,7 @@ class Answer:
         content = joined("".join(self._text)).encode()
         if self._calls:
             calls = [self._calls[index] for index in sorted(self._calls)]
-            content += canonical([{key: joined(text) for key, text in call.items()} for call in calls])
+            content += canonical([{key: joined("".join(pieces)) for key, pieces in call.items()} for call in calls])
         return sha256(content).hexdigest()
 
     def conclude(self) -> Outcome:
@@ -332,9 +320,11 @@ class Answer:
     def contradictions(self) -> Iterator[str]:
         """Ways in which the answer's own numbers disagree, or are missing: findings on the trial."""
         usage = self.usage or {}
+        if self._more_choices:
+            yield "the answer had more choices than the one that was asked for: only the first counts"
         for name in COUNTS:
             if usage.get(name) is not None and count_of(usage[name]) is None:
-                yield f"usage: {name} is no whole number from 0"
+                yield f"usage: {name} is no whole number from 0 to {MAX_INT32}"
         prompt, output, total = self.prompt_tokens, self.told_tokens, usage.get("total_tokens")
         if prompt is not None and output is not None and total is not None and total != prompt + output:
             yield "usage: prompt_tokens + completion_tokens is not total_tokens"
@@ -346,5 +336,5 @@ class Answer:
             yield "usage: completion_tokens is not the number of token ids that came"
         if self.prompt_token_ids is not None and prompt is not None and prompt != self.prompt_token_ids:
             yield "usage: prompt_tokens is not the number of the prompt's token ids"
-        if self.done and self.finish_reason is not None and output is None:
+        if self.done and self.finish_reason is not None and usage.get("completion_tokens") is None:
             yield "usage: the answer told no completion_tokens"

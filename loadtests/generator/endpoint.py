@@ -7,15 +7,15 @@ from pathlib import Path
 from typing import Literal, get_args
 from urllib.parse import SplitResult, urlsplit
 
-from pydantic import JsonValue
+from pydantic import BaseModel, ConfigDict, JsonValue
 
 from loadtests.credentials import address_without_credentials
+from loadtests.generator.said import Secrets
 
 Api = Literal["chat", "completions"]
 APIS: tuple[Api, ...] = get_args(Api)
 PATHS: dict[Api, str] = {"chat": "/chat/completions", "completions": "/completions"}
 PORTS = {"http": 80, "https": 443}
-KEY = "[key]"
 
 
 def normalise(base_url: str) -> str:
@@ -44,6 +44,15 @@ def normalise(base_url: str) -> str:
     path = parts.path.rstrip("/")
     path = path if path.endswith("/v1") else f"{path}/v1"
     return f"{parts.scheme}://{parts.netloc}{path}"
+
+
+class Asked(BaseModel):
+    """How a server is asked, as a manifest has it. One that says nothing is of a streamed chat."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+    api: Api = "chat"
+    stream: bool = True
+    token_ids: bool = False
 
 
 @dataclass(frozen=True)
@@ -102,19 +111,13 @@ class Endpoint:
         """How it is asked, for the manifest: with the model and the plan this makes the exact bytes that were sent."""
         return {"api": self.api, "stream": self.stream, "token_ids": self.token_ids}
 
-    def asked_as(self, told: JsonValue) -> "Endpoint":
-        """The same server, asked as a manifest says. One that says nothing is of a streamed chat."""
-        known = {key: value for key, value in told.items() if key in self.asked} if isinstance(told, dict) else {}
-        return replace(self, **known)  # type: ignore[arg-type]
+    def asked_as(self, asked: Asked) -> "Endpoint":
+        return replace(self, api=asked.api, stream=asked.stream, token_ids=asked.token_ids)
 
-    def without_key(self, text: str, *, cut: bool = False) -> str:
-        """What a server said, in case it says the key; where it was ``cut``, also without a key that has only begun."""
-        if not (key := self.api_key):
-            return text
-        whole = text.replace(key, KEY)
-        begun = (key[:length] for length in range(len(key) - 1, 0, -1))
-        end = next((one for one in begun if whole.endswith(one)), "") if cut else ""
-        return whole.removesuffix(end) + KEY if end else whole
+    @property
+    def secrets(self) -> Secrets:
+        """What no evidence may hold, wherever the server repeats it."""
+        return Secrets(self.api_key)
 
 
 def describe(error: BaseException) -> str:

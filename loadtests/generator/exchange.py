@@ -2,18 +2,21 @@
 
 import errno
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from loadtests.generator.answer import Answer, Outcome, brief_text
+from loadtests.generator.answer import Answer, Outcome
 from loadtests.generator.endpoint import describe
 from loadtests.generator.hearing import Hearing
 from loadtests.generator.http_answer import BadAnswer
+from loadtests.generator.said import Clean, Secrets, brief_text
 from loadtests.generator.sse import EventTooLong
 from loadtests.generator.way import Way
 
 # Errors that say the client's own machine ran out of something: never the server's failure.
 CLIENT_ERRNOS = frozenset({errno.EMFILE, errno.ENFILE, errno.EADDRNOTAVAIL, errno.ENOBUFS, errno.ENOMEM})
+NO_SECRETS = Secrets()
 RAN_OUT, BROKE = "the client's machine ran out of something", "the client failed"
 
 
@@ -32,6 +35,19 @@ class Clock:
         return time.monotonic_ns() - self.zero_ns
 
 
+class Names(NamedTuple):
+    finish_reason: Clean | None
+    fingerprint: Clean | None
+
+
+class Said(NamedTuple):
+    """The words of a server that are kept of one request, and no other are: the rest is numbers and a digest."""
+
+    error: Clean | None
+    finish_reason: Clean | None
+    fingerprint: Clean | None
+
+
 @dataclass(slots=True)
 class Exchange:
     """What happened to one request so far. ``outcome`` stays None while it is open; one is ``queued`` from when it
@@ -46,6 +62,24 @@ class Exchange:
     outcome: Outcome | None = None
     answer: Answer = field(default_factory=Answer)
     client_fault: str | None = None
+    secrets: Secrets = NO_SECRETS
+
+    def said(self, prompts: Sequence[str]) -> Said:
+        """Without what it repeats of the request. Not while requests are under way, for it takes its time."""
+        error = self.outcome.error if self.outcome else None
+        return Said(None if error is None else self.secrets.reason(error, prompts), *self.names(prompts))
+
+    def names(self, prompts: Sequence[str]) -> Names:
+        """What is said without a sentence, and can be told in no time: also while requests are under way."""
+        reason, fingerprint = self.answer.finish_reason, self.answer.fingerprint
+        return Names(
+            finish_reason=None if reason is None else self.secrets.finish_reason(reason, prompts),
+            fingerprint=None if fingerprint is None else self.secrets.name(fingerprint, prompts),
+        )
+
+    def fault(self, prompts: Sequence[str]) -> Clean | None:
+        """How the client itself failed: what it stumbled over may be the server's words."""
+        return None if self.client_fault is None else self.secrets.reason(self.client_fault, prompts)
 
 
 class Listening:
@@ -53,7 +87,7 @@ class Listening:
 
     def __init__(self, exchange: Exchange, clock: Clock) -> None:
         self.exchange, self.clock = exchange, clock
-        self.hearing = Hearing(exchange.answer, stream=exchange.stream)
+        self.hearing = Hearing(exchange.answer, stream=exchange.stream, secrets=exchange.secrets)
 
     def take(self, data: bytes) -> bool:
         now_ns = self.clock.now()

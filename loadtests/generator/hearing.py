@@ -3,8 +3,9 @@
 from collections.abc import Iterable
 
 from loadtests.credentials import without_credentials
-from loadtests.generator.answer import Answer, Outcome, brief_text, error_outcome, outcome_of_code, parse
+from loadtests.generator.answer import Answer, Outcome, error_outcome, outcome_of_code, parse
 from loadtests.generator.http_answer import SIZE, BadAnswer, HttpAnswer
+from loadtests.generator.said import MAX_HEARD_CHARACTERS, Secrets, brief_text
 from loadtests.generator.sse import EventParser
 
 MAX_ERROR_BYTES = 64 << 10
@@ -24,20 +25,27 @@ def only_event(packet: bytes) -> bytes | None:
     return chunk[6:-4]
 
 
-def place_of(location: str) -> str:
+def place_of(location: str, secrets: Secrets) -> str:
     """Where a redirect points to. A longer address is not looked through, for that takes the loop's time, and cut it
-    could show a password whose end is gone."""
+    could show a password whose end is gone. The key goes first: it may hold what ends a password or a parameter."""
     if len(location) > MAX_LOCATION_CHARACTERS:
         return f"an address of {len(location)} characters"
-    return without_credentials(location)
+    return without_credentials(secrets.without_key(location))
+
+
+def beginning_of(text: str) -> str:
+    """A text that was cut may end in a part of a secret: it is told where so much is left that its end isn't."""
+    line = " ".join(text.split())
+    return line if len(line) > MAX_HEARD_CHARACTERS else "a long text of hardly anything but spaces"
 
 
 class Hearing:
     """``take`` says whether all is said. ``outcome`` may be there before that: an error whose text stalls is an error.
     ``take`` and ``end`` raise BadAnswer, EventTooLong."""
 
-    def __init__(self, answer: Answer, *, stream: bool) -> None:
+    def __init__(self, answer: Answer, *, stream: bool, secrets: Secrets) -> None:
         self.answer = answer
+        self.secrets = secrets
         self.stream = stream
         self.outcome: Outcome | None = None
         self._http = HttpAnswer()
@@ -88,12 +96,12 @@ class Hearing:
     def _begin(self, status: int) -> None:
         """Settled before its text is read, where the head alone settles it."""
         kind = self._http.headers.get("content-type", "").partition(";")[0].strip().lower()
-        encoding = self._http.headers.get("content-encoding", "identity").lower()
+        encoding = self._http.headers.get("content-encoding", "identity")
         if status != 200:
             self.outcome = outcome_of_code(status, self._status_line)
             self._most = MAX_ERROR_BYTES
-        elif encoding != "identity":
-            raise BadAnswer(f"the answer is compressed, which was not asked for: {encoding[:40]}")
+        elif encoding.lower() != "identity":
+            raise BadAnswer(f"the answer is compressed, which was not asked for: {encoding}")
         elif self.stream and kind in NO_STREAM:
             self.outcome = Outcome("failed", f"HTTP 200 carried {kind}, no stream of events")
             self._most = MAX_ERROR_BYTES
@@ -120,6 +128,8 @@ class Hearing:
             self.outcome = self.answer.conclude()
             return
         text = bytes(self._body[: self._most]).decode("utf-8", "replace")
+        if len(self._body) >= self._most:
+            text = beginning_of(text)
         if self._http.status != 200:
             self.outcome = outcome_of_code(self._http.status, f"{self._status_line}: {self._told(text)}")
         elif self.outcome is not None:
@@ -138,6 +148,6 @@ class Hearing:
     def _told(self, text: str) -> str:
         """The reason in the body of an HTTP error, whether it is JSON or a page; where a redirect points to."""
         if "location" in self._http.headers:
-            return f"redirect to {place_of(self._http.headers['location'])}, not followed"
+            return f"redirect to {place_of(self._http.headers['location'], self.secrets)}, not followed"
         said = error_outcome(parse(text), "error")
         return (said.error if said else None) or text

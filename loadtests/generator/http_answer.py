@@ -5,6 +5,8 @@ from collections.abc import Iterable, Iterator
 
 MAX_HEAD_BYTES = 64 << 10
 MAX_LINE_BYTES = 4 << 10
+# More than is heard of any text: what is cut before that could show a part of a secret.
+MAX_TOLD_BYTES = 2_000
 STATUS_LINE = re.compile(rb"HTTP/1\.[01] ([1-5][0-9][0-9])(?: ([^\r\n]*))?")
 SIZE = re.compile(rb"[0-9A-Fa-f]{1,15}")
 DIGITS = re.compile(r"[0-9]{1,18}")
@@ -28,6 +30,8 @@ class HttpAnswer:
         self.headers: dict[str, str] = {}
         self.complete = False
         self._held = b""
+        # Of a head, with those of interim responses before it.
+        self._head_bytes = 0
         # Bytes still to come of the body, or of its present chunk; None until the connection ends.
         self._left: int | None = 0
         self._chunked = False
@@ -60,10 +64,10 @@ class HttpAnswer:
         """What follows the head; the head is kept until it is whole."""
         while True:
             head, found, rest = data.partition(b"\r\n\r\n")
-            if len(head) > MAX_HEAD_BYTES:
+            if self._head_bytes + len(head) > MAX_HEAD_BYTES:
                 raise BadAnswer(f"the head of the answer is longer than {MAX_HEAD_BYTES} bytes")
             if not b"HTTP/1.".startswith(data[:7]):
-                raise BadAnswer(f"no HTTP/1.1 answer: {data[:40]!r}")
+                raise BadAnswer(f"no HTTP/1.1 answer: {data[:MAX_TOLD_BYTES]!r}")
             if not found:
                 self._held = data
                 return b""
@@ -73,13 +77,14 @@ class HttpAnswer:
                 self.status = status
                 self._frame()
                 return rest
+            self._head_bytes += len(head)
             data = rest
 
     def _read_head(self, head: bytes) -> int:
         first, *lines = head.split(b"\r\n")
         told = STATUS_LINE.fullmatch(first)
         if told is None:
-            raise BadAnswer(f"no HTTP/1.1 answer: {first[:40]!r}")
+            raise BadAnswer(f"no HTTP/1.1 answer: {first[:MAX_TOLD_BYTES]!r}")
         self.reason = (told[2] or b"").decode("latin-1")
         self.headers = {}
         for line in lines:
@@ -90,19 +95,19 @@ class HttpAnswer:
 
     def _frame(self) -> None:
         """How the end of the body is known (RFC 9112, section 6.3)."""
-        coding, length = self.headers.get("transfer-encoding", "").lower(), self.headers.get("content-length")
+        coding, length = self.headers.get("transfer-encoding", ""), self.headers.get("content-length")
         if self.status in (204, 304):
             self.complete = True
         elif coding:
-            if coding != "chunked":
-                raise BadAnswer(f"the answer has a transfer encoding that was not asked for: {coding[:40]}")
+            if coding.lower() != "chunked":
+                raise BadAnswer(f"the answer has a transfer encoding that was not asked for: {coding}")
             self._chunked = True
         elif length is None:
             self._left = None
         else:
             lengths = {one.strip() for one in length.split(",")}
             if len(lengths) != 1 or not DIGITS.fullmatch(length.split(",")[0].strip()):
-                raise BadAnswer(f"the answer has no sensible Content-Length: {length[:40]}")
+                raise BadAnswer(f"the answer has no sensible Content-Length: {length}")
             self._left = int(lengths.pop())
             self.complete = self._left == 0
 
@@ -124,9 +129,9 @@ class HttpAnswer:
                 yield piece
                 continue
             stop = data.find(b"\r\n", at)
+            if (end if stop < 0 else stop) - at > MAX_LINE_BYTES:
+                raise BadAnswer(f"a line of the chunked answer is longer than {MAX_LINE_BYTES} bytes")
             if stop < 0:
-                if end - at > MAX_LINE_BYTES:
-                    raise BadAnswer("a line of the chunked answer has no end")
                 self._held = data[at:]
                 return
             self._take_line(data[at:stop])
@@ -142,6 +147,6 @@ class HttpAnswer:
             return
         size = line.partition(b";")[0].strip()
         if not SIZE.fullmatch(size):
-            raise BadAnswer(f"the size of a chunk is no number: {line[:40]!r}")
+            raise BadAnswer(f"the size of a chunk is no number: {line!r}")
         self._left = int(size, 16)
         self._in_trailer = self._left == 0

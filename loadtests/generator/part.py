@@ -95,7 +95,7 @@ async def carry_out(share: Share, source: BinaryIO, sink: BinaryIO) -> TrialRun:
 
 
 def main(source: BinaryIO, sink: BinaryIO) -> None:
-    # They reach the whole group; what becomes of the trial is for the process that started it to say.
+    # What becomes of the trial is for the process that started it to say.
     for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(one, signal.SIG_IGN)
     share = Share.of(source.readline())

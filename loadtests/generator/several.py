@@ -53,7 +53,9 @@ class Part:
     @classmethod
     async def begin(cls, share: Share) -> "Part":
         command = [sys.executable, "-m", "loadtests.generator.part"]
-        part = cls(share, await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE))
+        # Ctrl-C reaches a whole group, and would end it before it can ignore that.
+        process = await asyncio.create_subprocess_exec(*command, stdin=PIPE, stdout=PIPE, start_new_session=True)
+        part = cls(share, process)
         part.orders.write(share.line)
         return part
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from loadtests.evidence.records import RequestRecord
-from loadtests.generator.exchange import Exchange
+from loadtests.generator.exchange import Exchange, Names
 
 TIMES = ("sent_ns", "first_token_ns", "last_token_ns", "ended_ns")
 FIELDS = ("status", *TIMES, "output_tokens", "chunks", "finish_reason", "fingerprint")
@@ -23,8 +23,8 @@ class Spool:
         self.path = path
         self._begun = False
 
-    def write(self, ended: Iterable[tuple[str, Exchange]], started_at: int) -> None:
-        lines = [line_of(name, exchange) for name, exchange in ended]
+    def write(self, ended: Iterable[tuple[str, Exchange, Names]], started_at: int) -> None:
+        lines = [line_of(name, exchange, names) for name, exchange, names in ended]
         if not self._begun:
             lines.insert(0, json.dumps({STARTED_AT: started_at}))
             self._begun = True
@@ -32,13 +32,11 @@ class Spool:
             sink.writelines(f"{line}\n" for line in lines)
 
 
-def line_of(name: str, exchange: Exchange) -> str:
+def line_of(name: str, exchange: Exchange, names: Names) -> str:
     answer = exchange.answer
     status = exchange.outcome.status if exchange.outcome else None
     times = [exchange.sent_ns, answer.first_token_ns, answer.last_token_ns, exchange.ended_ns]
-    return json.dumps(
-        [name, status, *times, answer.output_tokens, answer.chunks, answer.finish_reason, answer.fingerprint]
-    )
+    return json.dumps([name, status, *times, answer.output_tokens, answer.chunks, *names])
 
 
 def told_by(spools: Iterable[Path]) -> tuple[dict[str, dict[str, Any]], int | None]:

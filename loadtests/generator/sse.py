@@ -24,7 +24,7 @@ class EventParser:
     """
 
     def __init__(self) -> None:
-        self._line = b""
+        self._line = bytearray()
         self._after_cr = False
         self._first = True
         self._data: list[bytes] = []
@@ -34,7 +34,14 @@ class EventParser:
     def feed(self, packet: bytes) -> list[Event]:
         if not packet:
             return []
-        *lines, self._line = (self._line + self._with_lf(packet)).split(b"\n")
+        packet = self._with_lf(packet)
+        if b"\n" in packet:
+            *lines, line = (bytes(self._line) + packet).split(b"\n")
+            self._line = bytearray(line)
+        else:
+            # One line may come in millions of pieces.
+            self._line += packet
+            lines = []
         events = [event for line in lines if (event := self._take(line)) is not None]
         # What came whole before it counts, so the fault is told when nothing else is left to tell.
         if not events and len(self._line) + self._held > MAX_EVENT_BYTES:

@@ -15,19 +15,10 @@ from loadtests.canonical import canonical, digest
 from loadtests.evidence.records import RequestRecord, Status, measured
 from loadtests.evidence.summary import lag_ms
 from loadtests.generator.alarm import Alarm, alarm
-from loadtests.generator.answer import (
-    MAX_ERROR_CHARACTERS,
-    MAX_HEARD_CHARACTERS,
-    Outcome,
-    count_of,
-    counts_of,
-    milliseconds_of,
-    printable,
-)
+from loadtests.generator.answer import Outcome, count_of, counts_of, milliseconds_of
 from loadtests.generator.endpoint import Endpoint
-from loadtests.generator.exchange import Clock, Exchange, converse
+from loadtests.generator.exchange import Clock, Exchange, Names, Said, converse
 from loadtests.generator.progress import Progress, Tell, end_tasks, telling
-from loadtests.generator.quoting import without_prompt
 from loadtests.generator.slots import Slots
 from loadtests.generator.spool import Spool
 from loadtests.generator.way import Way, request_of
@@ -97,7 +88,8 @@ class Trial:
         rows = {id(one.traffic_row): one.traffic_row for one in planned}
         sent = {key: prepared(row, endpoint) for key, row in rows.items()}
         self.prompts = [sent[id(one.traffic_row)][1] for one in planned]
-        self.exchanges = [Exchange(sent[id(one.traffic_row)][0], endpoint.stream) for one in planned]
+        bodies = (sent[id(one.traffic_row)][0] for one in planned)
+        self.exchanges = [Exchange(body, endpoint.stream, secrets=endpoint.secrets) for body in bodies]
         self.think_s = think_s
         self.next_turn = {} if think_s is None else next_turns(planned)
         self.open: set[asyncio.Task[None]] = set()
@@ -225,11 +217,12 @@ class Trial:
                 exchange.outcome = Outcome("not_sent", NO_TURN if index in later else reason)
         self.ended = Counter(one.outcome.status for one in self.exchanges if one.outcome)
 
-    def just_ended(self) -> Iterator[tuple[str, Exchange]]:
+    def just_ended(self) -> Iterator[tuple[str, Exchange, Names]]:
         """Asked from another thread, so one by one."""
         while self.unspooled:
             index = self.unspooled.popleft()
-            yield self.planned[index].request_id, self.exchanges[index]
+            one, exchange = self.planned[index], self.exchanges[index]
+            yield one.request_id, exchange, exchange.names(contents_of(one))
 
     def progress(self) -> Progress:
         return Progress(len(self.planned), self.sent, dict(self.ended), max(0, self.clock.now()) / NANOSECONDS)
@@ -237,23 +230,16 @@ class Trial:
     def records(self, level: str) -> list[RequestRecord]:
         triples = zip(self.planned, self.prompts, self.exchanges, strict=True)
         return [
-            record_of(one, prompt, exchange, level, self.error_of(one, exchange)) for one, prompt, exchange in triples
+            record_of(one, prompt, exchange, level, exchange.said(contents_of(one)))
+            for one, prompt, exchange in triples
         ]
-
-    def error_of(self, one: PlannedRequest, exchange: Exchange) -> str | None:
-        """The reason, without what it repeats of the request: neither prompts nor keys are kept. Taken out here, not
-        while requests are under way, for it takes its time."""
-        if exchange.outcome is None or exchange.outcome.error is None:
-            return None
-        said = without_key(exchange.outcome.error, self.endpoint)
-        left = without_prompt(said, (message.content for message in one.traffic_row.messages))
-        return printable(left[:MAX_ERROR_CHARACTERS])
 
     def findings(self) -> list[str]:
         found: Counter[str] = Counter()
-        for exchange in self.exchanges:
+        for one, exchange in zip(self.planned, self.exchanges, strict=True):
             found.update(exchange.answer.contradictions())
-            found.update([exchange.client_fault] if exchange.client_fault else [])
+            fault = exchange.fault(contents_of(one))
+            found.update([] if fault is None else [fault])
         counted = [f"{count} requests: {text}" for text, count in sorted(found.items())]
         if self.think_s is None:
             return counted
@@ -268,14 +254,11 @@ def next_turns(planned: Sequence[PlannedRequest]) -> dict[int, int]:
     return {one: other for indices in turns.values() for one, other in pairwise(indices)}
 
 
-def without_key(heard: str, endpoint: Endpoint) -> str:
-    """What is as long as can be heard was cut."""
-    return endpoint.without_key(heard, cut=len(heard) >= MAX_HEARD_CHARACTERS)
+def contents_of(planned: PlannedRequest) -> list[str]:
+    return [message.content for message in planned.traffic_row.messages]
 
 
-def record_of(
-    planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, level: str, error: str | None
-) -> RequestRecord:
+def record_of(planned: PlannedRequest, prompt_sha256: str, exchange: Exchange, level: str, said: Said) -> RequestRecord:
     answer, outcome = exchange.answer, exchange.outcome
     if outcome is None:
         raise RuntimeError(f"request {planned.request_id} has no status: a fault of the generator")
@@ -295,7 +278,7 @@ def record_of(
         server_prefill_ms=milliseconds_of(answer.metrics.get("time_to_first_token_ms")),
         server_decode_ms=milliseconds_of(answer.metrics.get("generation_time_ms")),
         status=outcome.status,
-        finish_reason=answer.finish_reason,
+        finish_reason=said.finish_reason,
         output_tokens=answer.output_tokens,
         chunks=answer.chunks,
         rounds=count_of(answer.speculation.get("num_spec_steps")),
@@ -303,8 +286,8 @@ def record_of(
         accepted_tokens=count_of(answer.speculation.get("num_accepted_draft_tokens")),
         accepted_histogram=counts_of(answer.speculation.get("acceptance_histogram")),
         output_sha256=answer.output_sha256,
-        error=error,
-        fingerprint=answer.fingerprint,
+        error=said.error,
+        fingerprint=said.fingerprint,
         due_ns=exchange.due_ns,
         give_up_ns=planned.give_up_ns,
         warm_up=planned.warm_up,
@@ -386,7 +369,10 @@ async def warm_up(
     """Send the request bodies, at most ``concurrency`` at a time, and wait for all; they are in no record."""
     path = replace(endpoint, api="chat").path
     exchanges = [
-        Exchange(request_of(endpoint, "POST", path, canonical(body)), bool(body.get("stream"))) for body in requests
+        Exchange(
+            request_of(endpoint, "POST", path, canonical(body)), bool(body.get("stream")), secrets=endpoint.secrets
+        )
+        for body in requests
     ]
     slots, clock, way = asyncio.Semaphore(concurrency), Clock(time.monotonic_ns()), Way(endpoint)
 
@@ -400,7 +386,20 @@ async def warm_up(
             await asyncio.wait(tasks, timeout=timeout_s)
     finally:
         await end_tasks(*tasks)
-    outcomes = [exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s") for exchange in exchanges]
-    said = (f"{one.status}: {one.error}" for one in outcomes if one.status != "completed")
-    errors = [printable(without_key(one, endpoint)[:MAX_ERROR_CHARACTERS]) for one in said]
-    return WarmUp(len(outcomes), len(outcomes) - len(errors), errors)
+    for exchange in exchanges:
+        exchange.outcome = exchange.outcome or Outcome("timed_out", f"no answer in {timeout_s:g} s")
+    errors = [
+        f"{exchange.outcome.status}: {exchange.said(list(texts_in(body))).error}"
+        for body, exchange in zip(requests, exchanges, strict=True)
+        if exchange.outcome and exchange.outcome.status != "completed"
+    ]
+    return WarmUp(len(exchanges), len(exchanges) - len(errors), errors)
+
+
+def texts_in(document: object) -> Iterator[str]:
+    """Whatever a body says may be a prompt."""
+    if isinstance(document, str):
+        yield document
+    inner = document.values() if isinstance(document, dict) else document if isinstance(document, list) else ()
+    for one in inner:
+        yield from texts_in(one)

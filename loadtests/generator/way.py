@@ -26,6 +26,7 @@ class Conversation(asyncio.Protocol):
     def __init__(self, request: bytes, listener: Listener) -> None:
         self.request, self.listener = request, listener
         self.over: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self.over.add_done_callback(heard)
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         # uvloop's transports are no subclass of it.
@@ -54,6 +55,12 @@ class Conversation(asyncio.Protocol):
             self.over.set_result(None)
         except Exception as fault:
             self.over.set_exception(fault)
+
+
+def heard(over: asyncio.Future[None]) -> None:
+    """The loop would print the fault of an answer whose request was given up meanwhile, in the server's own words."""
+    if not over.cancelled():
+        over.exception()
 
 
 class Way:

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtests.evidence.records import STATUSES
+from loadtests.generator import answer as answer_module
 from loadtests.generator.answer import Answer, Outcome, outcome_of_code
 from loadtests.generator.sse import Event
 
@@ -142,24 +143,50 @@ def test_json_nested_beyond_reason_is_no_json() -> None:
     assert heard("[" * 100_000).conclude().status == "failed"
 
 
-@pytest.mark.parametrize(
-    ("told", "kept"),
-    [
-        ("stop", "stop"),
-        ("\udfff", "\ufffd"),
-        ("\ud83d\ude00", "😀"),
-        ("a\x1b[31mb\x07\x9b", "a\ufffd[31mb\ufffd\ufffd"),
-        ("ab\u202edc", "ab\ufffddc"),
-        ("長い 名前", "長い 名前"),
-        ("q" * 1_000_000, "q" * 300 + "… (1000000 characters)"),
-    ],
-)
-def test_a_name_that_a_server_gives_can_be_kept_and_printed(told: str, kept: str) -> None:
-    answer = heard({"choices": [{"finish_reason": told}], "system_fingerprint": told})
-    assert (answer.finish_reason, answer.fingerprint) == (kept, kept)
-    kept.encode()
+def test_a_name_longer_than_any_is_told_by_its_length() -> None:
+    for told, name in (("q" * 1_000, "q" * 1_000), ("q" * 1_000_000, "a text of 1000000 characters")):
+        answer = heard({"choices": [{"finish_reason": told}], "system_fingerprint": told})
+        assert (answer.finish_reason, answer.fingerprint) == (name, name)
+
+
+@pytest.mark.parametrize("index", [1, 2, 2**31 - 1])
+def test_a_choice_that_was_not_asked_for_ends_no_answer(index: int) -> None:
+    said = {"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": "stop"}]}
+    answer = heard(said, "[DONE]")
+    assert answer.conclude() == Outcome("failed", "the answer ended without a finish reason")
+    assert (answer.chunks, answer.output_sha256) == (0, None)
+    assert list(answer.contradictions()) == [
+        "the answer had more choices than the one that was asked for: only the first counts"
+    ]
+
+
+@pytest.mark.parametrize("index", [0, None, "1", True, -1, 0.0])
+def test_a_choice_without_a_sensible_index_is_the_first(index: object) -> None:
+    answer = heard({"choices": [{"index": index, "delta": {"content": "x"}, "finish_reason": "stop"}]}, "[DONE]")
+    assert answer.conclude() == Outcome("completed")
+
+
+@pytest.mark.parametrize("count", [2**31, 10**30, -1, 1.5, "7"])
+def test_a_count_that_no_record_can_hold_is_said_once(count: object) -> None:
+    choice = {"index": 0, "delta": {"content": "x"}, "finish_reason": "stop"}
+    answer = heard({"choices": [choice], "usage": {"completion_tokens": count}}, "[DONE]")
+    assert list(answer.contradictions()) == ["usage: completion_tokens is no whole number from 0 to 2147483647"]
+    assert answer.output_tokens is None
 
 
 def test_text_in_halves_of_characters_has_its_hash() -> None:
     answer = heard({"choices": [{"delta": {"content": "\ud83d", "tool_calls": [{"function": {"name": "\ud800"}}]}}]})
     assert answer.output_sha256 == sha256("\ufffd".encode() + '[{"arguments":"","name":"\ufffd"}]'.encode()).hexdigest()
+
+
+@pytest.mark.parametrize(
+    "message",
+    [{"content": "abcde"}, {"refusal": "abcde"}, {"tool_calls": [{"function": {"name": "ab", "arguments": "cde"}}]}],
+)
+def test_an_answer_that_never_ends_fills_no_memory(message: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(answer_module, "MAX_TEXT_CHARACTERS", 10)
+    chunk = {"choices": [{"index": 0, "delta": message}]}
+    assert heard(chunk, chunk).outcome is None
+    longer = heard(chunk, chunk, chunk, chunk)
+    assert longer.conclude() == Outcome("failed", "the answer is longer than 10 characters")
+    assert longer.chunks == 3

@@ -1,5 +1,7 @@
 """What the client asks for and how it reads it: both APIs, streamed and whole, split anywhere, over TLS, with a key."""
 
+import asyncio
+import gc
 import json
 import ssl
 import subprocess
@@ -18,13 +20,14 @@ from hypothesis import strategies as st
 
 from loadtests.evidence.summary import summarise
 from loadtests.generator import APIS, Endpoint, Reached, Unreachable, reach, run_trial
-from loadtests.generator.answer import Answer, Outcome, brief_text
+from loadtests.generator.answer import Answer, Outcome
 from loadtests.generator.exchange import Clock, Exchange, Listening, broken
 from loadtests.generator.hearing import Hearing, only_event
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
-from loadtests.generator.quoting import RUN, without_prompt
-from loadtests.generator.trial import without_key
-from loadtests.generator.way import Way
+from loadtests.generator.quoting import repeats
+from loadtests.generator.said import PROMPT_RUN as RUN
+from loadtests.generator.said import Clean, Secrets, brief_text, without_prompt
+from loadtests.generator.way import Conversation, Way
 from loadtests.traffic.planned import PlannedRequest
 from loadtests.traffic.rows import request_body
 
@@ -121,7 +124,7 @@ async def test_nobody_is_asked_for_token_ids_who_may_refuse_them(hostile: Module
         async with hostile.hostile_server(owner=owner) as server:
             endpoint = Endpoint(server.base_url, "hostile")
             found = await reach(endpoint)
-            assert found == Reached(("hostile",), known)
+            assert found == Reached((Clean("hostile"),), known)
             asking = replace(endpoint, token_ids=found.token_ids)
             [record] = (await outcome(planned(["refuse-token-ids"]), asking)).records
             assert record.status == ("refused" if known else "completed")
@@ -143,9 +146,9 @@ def test_a_key_that_was_cut_off_is_not_kept(length: int) -> None:
     key = "Ab" * (length // 2)
     endpoint = Endpoint("http://h", "m", api_key=key)
     heard = brief_text(f"nobody knows {key}, {key} {key * 20}")
-    assert "Ab" not in without_key(heard, endpoint)
-    assert without_key(heard, endpoint).startswith("nobody knows [key]")
-    assert without_key("it ends with A", endpoint) == "it ends with A"
+    assert "Ab" not in endpoint.secrets.reason(heard)
+    assert endpoint.secrets.reason(heard).startswith("nobody knows [key]")
+    assert endpoint.secrets.reason("it ends with A") == "it ends with A"
 
 
 @given(prompt=st.text(min_size=RUN, max_size=80), before=st.text(max_size=30), after=st.text(max_size=30))
@@ -156,13 +159,40 @@ def test_no_run_of_a_prompt_is_left(prompt: str, before: str, after: str) -> Non
         assert not any(held[at : at + RUN] in left for at in range(len(held) - RUN + 1) if "[prompt]" not in held)
 
 
+@given(
+    text=st.text("ab", max_size=60),
+    others=st.lists(st.text("ab", max_size=120), max_size=3),
+    run=st.integers(2, 7),
+)
+def test_the_runs_are_found_that_a_slow_search_finds(text: str, others: list[str], run: int) -> None:
+    """Of two letters, so that there is much to find, in texts longer and shorter than what they may repeat."""
+    found, at = [], 0
+    while at + run <= len(text):
+        ends = [end for end in range(at + run, len(text) + 1) if any(text[at:end] in one for one in others)]
+        found += [(at, max(ends))] if ends else []
+        at = max(ends, default=at + 1)
+    assert repeats(text, others, run) == found
+
+
+@pytest.mark.parametrize("said", ["This model's context has 4096 tokens, and you asked for more", "bad: {}"])
+def test_reasons_are_read_in_no_time_beside_long_prompts(said: str) -> None:
+    """A trial has thousands of refused requests, each with a prompt of its own."""
+    words = [f"{number:x}" for number in range(10_000, 22_000)]
+    began = time.perf_counter()
+    for first in range(100):
+        prompt = " ".join(words[first:])
+        left = Secrets("sk-abcdefghijkl").reason(brief_text(said.format(prompt[-900:])), [prompt])
+        assert left in (said, "bad: [prompt]", "bad:[prompt]")
+    assert time.perf_counter() - began < 5
+
+
 @pytest.mark.parametrize(
     ("text", "left"),
     [
         ("too many tokens", "too many tokens"),
         ("the account number is unknown", "the account number is unknown"),
         (f"bad: {SECRET}!", "bad: [prompt]!"),
-        (f"bad: {SECRET[:30]} and {SECRET[25:]}", "bad: [prompt] and [prompt]"),
+        (f"bad: {SECRET[:30]} and, {SECRET[26:]}", "bad: [prompt] and,[prompt]"),
     ],
 )
 def test_only_what_repeats_the_prompt_is_taken_out(text: str, left: str) -> None:
@@ -197,7 +227,7 @@ def test_packets_may_end_anywhere(hostile: ModuleType, cuts: list[int]) -> None:
     content = answer_bytes(hostile)
     borders = sorted({0, len(content), *(cut % len(content) for cut in cuts)})
     answer = Answer()
-    hearing = Hearing(answer, stream=True)
+    hearing = Hearing(answer, stream=True, secrets=Secrets())
     over = [hearing.take(content[one:other], one) for one, other in pairwise(borders)]
     assert over[-1]
     assert (answer.chunks, answer.output_tokens, hearing.outcome) == (3, 3, answer.conclude())
@@ -282,6 +312,19 @@ def test_what_is_one_event_of_one_line(packet: bytes, event: bytes | None) -> No
     assert only_event(packet) == event
 
 
+async def test_the_fault_of_an_answer_that_nobody_waits_for_is_not_printed() -> None:
+    """Its request was given up in the very moment; the loop would print what the server said, with the key in it."""
+    printed: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: printed.append(context))
+    conversation = Conversation(b"", Listening(Exchange(b""), Clock(0)))
+    conversation.data_received(b"no server, but a word\r\n\r\n")
+    assert conversation.over.done()
+    del conversation
+    await asyncio.sleep(0)
+    gc.collect()
+    assert printed == []
+
+
 @given(packets=st.lists(st.binary(max_size=60) | st.just(b"HTTP/1.1 200 OK\r\n\r\n") | st.just(b"5\r\nhello\r\n")))
 def test_whatever_comes_is_an_answer_or_a_fault_of_it(packets: list[bytes]) -> None:
     http = HttpAnswer()
@@ -334,7 +377,7 @@ async def test_a_certificate_that_nobody_signed_is_refused(
             "the server's certificate is not trusted",
         )
         trusting = Endpoint(server.base_url, "hostile", ca_bundle=Path(f"{certificate}.crt"))
-        assert await reach(trusting) == Reached(("hostile",))
+        assert await reach(trusting) == Reached((Clean("hostile"),))
         records = (await outcome(planned(["plain-answer", "reset-mid-stream", "http-400-json"]), trusting)).records
         assert [one.status for one in records] == ["completed", "failed", "refused"]
 

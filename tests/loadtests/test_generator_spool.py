@@ -1,7 +1,7 @@
 """What a trial writes down while it runs says the same as its records, however early it is cut off."""
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +10,7 @@ import pytest
 
 from loadtests.evidence.records import RequestRecord
 from loadtests.generator import Endpoint, run_trial
+from loadtests.generator.said import Clean, Secrets
 from loadtests.generator.several import run_several
 from loadtests.generator.spool import NO_REASON, completed_by, told_by
 from loadtests.generator.unserved import unserved
@@ -43,6 +44,23 @@ async def test_a_spool_holds_what_has_ended(server: Any, planned: Plan, tmp_path
     assert [comparable(one) for one in records[:-1]] == [comparable(one) for one in trial.records[:-1]]
     assert [one.error for one in records] == [None, NO_REASON, None, NO_REASON, "unknown"]
     assert "too long" not in path.read_text()
+
+
+async def test_no_reason_is_read_while_requests_are_under_way(
+    server: Any, planned: Plan, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is looked through for the whole prompt, which would keep the loop waiting; the spool holds none."""
+    path, read_after = tmp_path / "spool", list[int]()
+    reason = Secrets.reason
+
+    def noted(secrets: Secrets, heard: str, prompts: Iterable[str] = ()) -> Clean:
+        read_after.append(len(told_by([path])[0]))
+        return reason(secrets, heard, prompts)
+
+    monkeypatch.setattr(Secrets, "reason", noted)
+    plan = planned(["http-400-json", "reset-mid-stream"])
+    await run_trial(plan, Endpoint(server.base_url, "hostile"), spool=str(path), **LIMITS)
+    assert read_after == [2, 2]
 
 
 async def test_every_process_has_a_spool(server: Any, planned: Plan, tmp_path: Path) -> None:

@@ -1,5 +1,6 @@
 """Events come out the same, however the bytes come in."""
 
+import time
 from collections.abc import Iterable
 from itertools import pairwise
 
@@ -63,3 +64,10 @@ def test_the_standard_by_example(content: bytes, events: list[Event]) -> None:
 def test_an_event_that_never_ends_is_given_up(packet: bytes) -> None:
     with pytest.raises(EventTooLong):
         events_of([packet] * 100)
+
+
+def test_a_line_in_many_pieces_takes_a_time_that_grows_with_it() -> None:
+    """As where a server sends every byte as a chunk of its own: the loop has other requests to hear."""
+    content, began = b"data: " + b"x" * 200_000 + b"\n\n", time.perf_counter()
+    assert events_of(content[at : at + 1] for at in range(len(content))) == [Event("x" * 200_000)]
+    assert time.perf_counter() - began < 10

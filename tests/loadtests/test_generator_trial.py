@@ -45,12 +45,12 @@ async def test_every_misbehaviour_ends_in_its_status(server: Any, hostile: Modul
     assert wrong == {}
     assert trials[0].findings == [
         "1 requests: usage: completion_tokens fell while the answer came",
-        "2 requests: usage: completion_tokens is no whole number from 0",
+        "2 requests: usage: completion_tokens is no whole number from 0 to 2147483647",
         "1 requests: usage: completion_tokens is not the number of token ids that came",
         "1 requests: usage: prompt_tokens + completion_tokens is not total_tokens",
-        "2 requests: usage: prompt_tokens is no whole number from 0",
+        "2 requests: usage: prompt_tokens is no whole number from 0 to 2147483647",
         "1 requests: usage: prompt_tokens is not the number of the prompt's token ids",
-        "5 requests: usage: the answer told no completion_tokens",
+        "3 requests: usage: the answer told no completion_tokens",
     ]
 
 

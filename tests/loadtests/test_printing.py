@@ -58,7 +58,11 @@ def compare(tmp_path: Path, rows: str) -> list[str]:
     return ["compare", "--brief", rows, "--baseline", str(tmp_path), "--candidate", str(tmp_path)]
 
 
-@pytest.mark.parametrize("command", [compile_, import_, import_evidence, simulate, self_test, compare])
+def verify(tmp_path: Path, rows: str) -> list[str]:
+    return ["verify", rows]
+
+
+@pytest.mark.parametrize("command", [compile_, import_, import_evidence, simulate, self_test, compare, verify])
 def test_every_command_says_that_its_result_could_not_be_printed(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -423,8 +423,9 @@ async def test_signals_without_end_cost_nothing(
         await server.has_received(2)
         ended = asyncio.create_task(process.communicate())
         while not ended.done():
+            # Not by the process's own method: that looks for its end, which then is missing where it is waited for.
             with suppress(ProcessLookupError):
-                process.terminate()
+                os.kill(process.pid, signal.SIGTERM)
             await asyncio.wait({ended}, timeout=0.01)
     stdout, _ = await ended
     assert (process.returncode, json.loads(stdout)["stopped"]) == (130, True)
@@ -593,7 +594,7 @@ def test_a_server_with_strange_names_costs_nothing(traffic: Callable[..., Path],
     assert "the server's models: \ufffd[31mred\ufffd, \ufffd, 0, 1, 2, 3, 4, 5, 6, 7 and 42 more" in result.stderr
     records = read_records(tmp_path / "out" / "records.parquet")
     assert records["finish_reason"].to_pylist() == ["\ufffd"]
-    assert records["fingerprint"].to_pylist() == ["x" * 300 + "… (2000000 characters)"]
+    assert records["fingerprint"].to_pylist() == ["a text of 2000000 characters"]
 
 
 class StrangeNames(BaseHTTPRequestHandler):

@@ -356,6 +356,18 @@ async def endless_head(wire: Wire) -> None:
     await asyncio.sleep(60)
 
 
+@case("failed", "head of the answer is longer than")
+async def endless_interim_answers(wire: Wire) -> None:
+    await wire.raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n" * 4_000)
+    await asyncio.sleep(60)
+
+
+@case("failed", "line of the chunked answer is longer than")
+async def long_line_between_chunks(wire: Wire) -> None:
+    """However it is cut into packets: whether its end came with the packet must not matter."""
+    await wire.raw(STREAM_HEAD + b"2;" + b"x" * 5_000 + b"\r\n\n\n\r\n0\r\n\r\n")
+
+
 @case("refused", r"HTTP 400 Bad Request: error, code 400: can't take \[prompt\]")
 async def echo(wire: Wire) -> None:
     """``echo WORDS…``: repeats the prompt in the reason."""

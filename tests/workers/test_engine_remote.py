@@ -196,6 +196,28 @@ def test_the_key_is_sent_and_shown_nowhere(start: Start, server: Server) -> None
         start(api_key_env="ENGINE_KEY")
 
 
+@pytest.mark.parametrize("field", ["models", "version", "fingerprint"])
+def test_a_key_that_the_server_repeats_is_in_no_reason(start: Start, server: Server, field: str) -> None:
+    key = "s3cret-of-the-house&more"
+    setattr(server, field, [f"x-{key}"] if field == "models" else f"x-{key}")
+    with pytest.raises(EngineUnfit, match=r"x-\[key\]") as unfit:
+        start(key=key, api_key_env="ENGINE_KEY")
+    assert "house" not in str(unfit.value)
+
+
+def test_a_key_among_a_servers_models_is_in_no_fact(start: Start, server: Server) -> None:
+    key = "s3cret-of-the-house&more"
+    server.models = ["target", key]
+    server.metrics = METRICS.replace('engine="0"', f'engine="{key}"')
+    engine = start(key=key, api_key_env="ENGINE_KEY")
+    assert engine.facts.details["models"] == ["target", "[key]"]
+    assert "house" not in str(engine.counters())
+    server.metrics = METRICS.replace("7.0", key)
+    with pytest.raises(OSError, match="/metrics is not readable") as unreadable:
+        engine.counters()
+    assert "house" not in str(unreadable.value)
+
+
 def written(path: Path, *, exit_code: int = 0) -> list[str]:
     """A hook that says what it was told; its words go through no shell."""
     program = f"""

@@ -22,6 +22,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError, field_valida
 from loadtests.canonical import canonical, digest_of
 from loadtests.configurations import Configuration
 from loadtests.generator.endpoint import normalise
+from loadtests.generator.said import Secrets, brief_text
 from workers.engines.asking import TIMEOUT_S, Server
 from workers.engines.base import EngineFacts, EngineFailed, EngineStopped, EngineUnfit, Spawned, Tells
 from workers.engines.local_process import LOG_NAME, PASSED_ON, counters_of, metrics_of
@@ -137,7 +138,13 @@ class RemoteEngine:
         return log_tail(self.log_path, lines)
 
     def counters(self, timeout_s: float = TIMEOUT_S) -> dict[str, float]:
-        return counters_of(self.server, timeout_s)
+        """A counter's labels, and what can't be read, are the server's words."""
+        secrets = Secrets(self.api_key)
+        try:
+            told = counters_of(self.server, timeout_s)
+        except OSError as error:
+            raise OSError(secrets.reason(brief_text(str(error)))) from None
+        return {secrets.without_key(name): value for name, value in told.items()}
 
     def stop(self) -> None:
         if self.endpoint.stop and (code := self.run_hook(self.endpoint.stop)):
@@ -155,6 +162,7 @@ def start(
     """Has the engine started where there is a hook, waits for it, and makes sure that it is the configuration."""
     endpoint = find_endpoint(house, configuration)
     key = api_key(house, endpoint)
+    secrets = Secrets(key)
     server = Server(endpoint.base_url, {"Authorization": f"Bearer {key}"} if key else {})
     directory.mkdir(parents=True, exist_ok=True)
     log_path, since = directory / LOG_NAME, time.monotonic()
@@ -163,10 +171,13 @@ def start(
     on_spawn(Spawned(None, None, uuid.uuid4().hex))
     try:
         come_up(endpoint, server, hook, should_stop)
-        facts = identified(configuration, endpoint, server, since)
-    except BaseException:
+        facts = identified(configuration, endpoint, server, since, secrets)
+    except BaseException as error:
         if endpoint.start and endpoint.stop:
             hook(endpoint.stop)
+        if isinstance(error, EngineUnfit):
+            # It may quote the server, which knows the key.
+            raise EngineUnfit(secrets.reason(brief_text(str(error)))) from None
         raise
     return RemoteEngine(server, endpoint, configuration.target.name, key, facts, hook, log_path)
 
@@ -224,11 +235,13 @@ def is_ready(server: Server) -> bool:
         return False
 
 
-def identified(configuration: Configuration, endpoint: Endpoint, server: Server, since: float) -> EngineFacts:
+def identified(
+    configuration: Configuration, endpoint: Endpoint, server: Server, since: float, secrets: Secrets
+) -> EngineFacts:
     """Model list, version and one canary request. Raises EngineUnfit where one of them says that it is another engine;
     a server that tells no fingerprint at all is measured, and its evidence lacks it."""
     boot_seconds = time.monotonic() - since
-    models = served_models(server)
+    models = [secrets.name(one) for one in served_models(server)]
     if configuration.target.name not in models:
         raise EngineUnfit(
             f"{server.base_url} serves {', '.join(models) or 'no model'}, not {configuration.target.name}"
@@ -288,7 +301,7 @@ def sing(server: Server, configuration: Configuration) -> Canary:
         status, text = server.post("/v1/chat/completions", canonical(body), timeout_s=CANARY_TIMEOUT_S)
         answer = json.loads(text)
         if status != http.client.OK:
-            raise ValueError(f"HTTP {status}: {text[:200]}")
+            raise ValueError(f"HTTP {status}: {text}")
         metrics = answer.get("metrics") or {}
         choice = answer["choices"][0]
     except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
