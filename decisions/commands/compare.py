@@ -9,7 +9,10 @@ from typing import Any
 
 import click
 
-from decisions.commands.directories import Boot, check_brief, check_once, check_pairs, evidence_in, read_boots
+from decisions.commands.between_trials import drafted
+from decisions.commands.boots import Boot
+from decisions.commands.directories import Plans, check_brief, check_once, check_pairs, evidence_in, read_boots
+from decisions.commands.suite_file import behaviour_in
 from decisions.rules.brief import BadBrief, Brief, read_brief
 from decisions.rules.verdict import CODES, VERDICT_CODE, verdict_content
 from loadtests.commands.printing import print_result
@@ -17,6 +20,10 @@ from loadtests.evidence.directories import UnusableEvidence
 
 UNUSABLE = 2
 EXIT = {"PASS": 0, "FAIL": 1, "INCONCLUSIVE": 3, "INVALID": 4}
+NO_SUITE = (
+    "The brief asks for the preserved-behaviour suite, and no result of it was given, so its guardrail stays open and "
+    "nothing can pass: run draftproof behaviour, and give its result.json with --behaviour"
+)
 FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
 DIRECTORY = click.Path(exists=True, file_okay=False, path_type=Path)
 MANY: dict[str, Any] = {"multiple": True, "type": DIRECTORY, "metavar": "DIR…"}
@@ -92,9 +99,12 @@ def arms_in(
     nominee: str | None,
 ) -> tuple[str, list[Boot]]:
     """The nominee, and every boot in its place. Raises UnusableEvidence."""
-    before, after = read_boots(baseline, "held-out", "baseline"), read_boots(candidate, "held-out", "candidate")
+    plans: Plans = {}
+    before = read_boots(baseline, "held-out", "baseline", plans)
+    after = read_boots(candidate, "held-out", "candidate", plans)
     check_pairs(before, after, ("--baseline", "--candidate"))
-    first, second = read_boots(control_of, "noise-floor", "baseline"), read_boots(control, "noise-floor", "control")
+    first = read_boots(control_of, "noise-floor", "baseline", plans)
+    second = read_boots(control, "noise-floor", "control", plans)
     check_pairs(first, second, ("--control-of", "--control"))
     name = nominee_of(brief, after, nominee)
     after = [Boot(replace(one.place, candidate=name), one.trials) for one in after]
@@ -102,6 +112,15 @@ def arms_in(
     check_once(boots)
     check_brief(brief, boots)
     return name, boots
+
+
+def check_exercised(document: bytes, boots: Sequence[Boot]) -> None:
+    """What a candidate gained without a single draft, it didn't gain by speculation."""
+    if json.loads(document)["verdict"] == "PASS" and drafted(boots) == 0:
+        raise UnusableEvidence(
+            "the candidate drafted no token in any held-out trial, so what was measured is no speculation: look in its "
+            "engine's log for why none was proposed, and measure again"
+        )
 
 
 @click.command(cls=Directories)
@@ -116,6 +135,13 @@ def arms_in(
 @click.option("--control", multiple=True, type=DIRECTORY, metavar="DIR…", help="Their pairs: the baseline once more.")
 @click.option("--nominee", metavar="NAME", help="Candidate of the brief, where the trials don't tell which.")
 @click.option(
+    "--behaviour",
+    "suite",
+    type=FILE,
+    metavar="FILE",
+    help="result.json of draftproof behaviour, where the brief asks for that suite.",
+)
+@click.option(
     "--rules", default=VERDICT_CODE, show_default=True, type=click.Choice(CODES), help="Version of the rules."
 )
 @click.pass_context
@@ -127,6 +153,7 @@ def compare(
     control_of: tuple[Path, ...],
     control: tuple[Path, ...],
     nominee: str | None,
+    suite: Path | None,
     rules: str,
 ) -> None:
     """Judge a brief on directories of trials and print the verdict as canonical JSON.
@@ -136,7 +163,7 @@ def compare(
     on. Exit status: 0 PASS, 1 FAIL, 3 INCONCLUSIVE, 4 INVALID; 2 when the evidence can't be judged, with the reason,
     and nothing on standard output.
     """
-    document = judged(brief_path, (baseline, candidate, control_of, control), nominee, rules)
+    document = judged(brief_path, (baseline, candidate, control_of, control), nominee, suite, rules)
     print_result(document)
     context.exit(EXIT[json.loads(document)["verdict"]])
 
@@ -145,6 +172,7 @@ def judged(
     path: Path,
     arms: tuple[Sequence[Path], Sequence[Path], Sequence[Path], Sequence[Path]],
     nominee: str | None,
+    suite: Path | None,
     rules: str,
 ) -> bytes:
     """Raises Unusable for whatever goes wrong: the status of an uncaught error is that of a FAIL."""
@@ -153,7 +181,13 @@ def judged(
         name, boots = arms_in(brief, *arms, nominee)
         trials = evidence_in(brief, boots)
         evidence = [one.manifest_sha256 for boot in boots for one in boot.trials]
-        return verdict_content(content, name, trials, evidence, code=rules)
+        behaviour = None if suite is None else behaviour_in(suite, brief)
+        evidence += [] if behaviour is None else [behaviour.evidence]
+        document = verdict_content(content, name, trials, evidence, behaviour=behaviour, code=rules)
+        if behaviour is None and brief.suite is not None:
+            click.echo(NO_SUITE, err=True)
+        check_exercised(document, boots)
+        return document
     except Unusable:
         raise
     except (UnusableEvidence, ValueError) as error:

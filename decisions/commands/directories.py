@@ -1,27 +1,36 @@
 """From directories of trials to the evidence that the rules take."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import datetime
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pyarrow.compute as pc
-from pydantic import ValidationError
 
+from decisions.commands.between_trials import DRAFTS, check_between
+from decisions.commands.boots import Boot, Place
 from decisions.rules.brief import Brief
 from decisions.rules.evidence import (
     COLUMNS,
+    MISSING,
     UNKNOWN_SERVER,
     Purpose,
     TrialEvidence,
     columns_of,
     window_and_warm_up,
 )
+from decisions.rules.validity import engine_tokens, issue_gaps, neighbours, token_gap, tokens_told, warm_up
 from decisions.rules.wording import counted
-from loadtests.evidence.contradictions import CHECKED, check_told
+from loadtests.evidence.against_engine import luck_of
+from loadtests.evidence.contradictions import check_told
 from loadtests.evidence.directories import MANIFEST, KeptTrial, UnusableEvidence, boots_in, kept_trial
 from loadtests.evidence.manifest import Manifest
+from loadtests.evidence.plans import Plan
+from loadtests.evidence.record_columns import CHECKED
 from loadtests.generator.exchange import client_faults
 from loadtests.statistics.order import arm_orders
 from loadtests.traffic.arrivals import exact
@@ -34,52 +43,30 @@ PREFIX_HITS = "vllm:prefix_cache_hits_total"
 PREEMPTIONS = "vllm:num_preemptions_total"
 # What a level must have in common with the brief's; the brief has the say on deadlines.
 SAME_LOAD = {"arrival", "duration_s", "drain_s", "warm_up_s", "max_concurrency", "patience"}
+# What is kept of the records once they are checked.
+KEPT = (*COLUMNS, *DRAFTS)
 # Between two boots in virtual time, which has no date: longer than any of them.
 APART_NS = 10**15
+# By their digest: both arms of a pair have the same plan, which is read once.
+Plans = dict[str, Plan]
+# Files and columns are read without the interpreter's lock; each reader holds one trial's records at a time.
+READERS = 2
 
 
-@dataclass(frozen=True)
-class Place:
-    """Where a boot belongs in a brief."""
-
-    purpose: Purpose
-    pair: int
-    arm: str
-    candidate: str | None = None
-
-    @property
-    def name(self) -> str:
-        """The same wherever the directories lie."""
-        return f"{self.purpose}-{self.pair + 1}-{self.arm}"
-
-
-@dataclass(frozen=True, eq=False)
-class Boot:
-    place: Place
-    trials: list[KeptTrial]
-
-    @property
-    def died(self) -> bool:
-        """As far as the manifests tell: a client that was only given an address can't know."""
-        return any(one.manifest.died for one in self.trials)
-
-    @property
-    def virtual(self) -> bool:
-        """Simulated in virtual time: nobody waited for it, and its times have no date."""
-        return all(one.manifest.evidence_class == "simulated" and one.manifest.base_url is None for one in self.trials)
-
-
-def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str) -> list[Boot]:
+def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str, plans: Plans) -> list[Boot]:
     """The boots of an arm, in the order of the directories given: the first is of the first pair."""
     found = [trials for one in directories for trials in boots_in(one)]
-    return [Boot(Place(purpose, pair, arm), [read_trial(one) for one in trials]) for pair, trials in enumerate(found)]
+    with ThreadPoolExecutor(READERS) as readers:
+        read = readers.map(lambda path: read_trial(path, plans), [one for trials in found for one in trials])
+        # In the order of the directories, so that of several problems always the same is told.
+        return [Boot(Place(purpose, pair, arm), list(islice(read, len(trials)))) for pair, trials in enumerate(found)]
 
 
-def read_trial(path: Path) -> KeptTrial:
+def read_trial(path: Path, plans: Plans) -> KeptTrial:
     """With the columns that the rules read, once its files are found not to deny each other."""
-    found = kept_trial(path, tuple(dict.fromkeys((*COLUMNS, *CHECKED))))
-    check_told(found, level_told(found))
-    return replace(found, records=found.records.select(list(COLUMNS)))
+    found = kept_trial(path, tuple(dict.fromkeys((*COLUMNS, *CHECKED))), plans)
+    check_told(found)
+    return replace(found, records=found.records.select(list(KEPT)))
 
 
 def check_pairs(baseline: Sequence[Boot], other: Sequence[Boot], names: tuple[str, str]) -> None:
@@ -94,7 +81,7 @@ def check_once(boots: Sequence[Boot]) -> None:
     died before them, may well agree."""
     seen: dict[str, Path] = {}
     for trial in (one for boot in boots for one in boot.trials):
-        records = [trial.manifest.digests.records] if anything_sent(trial) else []
+        records = [trial.manifest.digests.records + luck_of(trial.manifest)] if anything_sent(trial) else []
         for told in (trial.manifest_sha256, *records):
             if told in seen:
                 raise UnusableEvidence(same_trial(trial.path, seen[told]))
@@ -128,20 +115,12 @@ def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
                     f"{trial.path} was run on traffic {told.part}; the brief's {kind} part is {part}"
                 )
             level_of(brief, trial)
-
-
-def level_told(trial: KeptTrial) -> Level:
-    try:
-        return Level.model_validate(trial.manifest.level)
-    except ValidationError as error:
-        one = error.errors()[0]
-        field = ".".join(str(part) for part in ("level", *one["loc"]))
-        raise UnusableEvidence(f"{trial.path / MANIFEST}: {field}: {one['msg']}") from None
+    check_between(brief, boots)
 
 
 def level_of(brief: Brief, trial: KeptTrial) -> Level:
     """The brief's level of that name, or the one with the same load: ``draftproof replay`` names none."""
-    ran = level_told(trial)
+    ran = trial.level
     load = ran.model_dump(include=SAME_LOAD)
     same = [one for one in brief.levels if one.model_dump(include=SAME_LOAD) == load]
     named = [one for one in same if one.name == ran.name]
@@ -213,11 +192,11 @@ def boot_evidence(brief: Brief, boot: Boot, start_ns: int | None) -> Iterator[Tr
 
 def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, times: tuple[int, int]) -> TrialEvidence:
     manifest, place = trial.manifest, boot.place
-    columns, warm_up_columns = window_and_warm_up(columns_of(trial.records))
+    columns, warm_up_columns = window_and_warm_up(columns_of(trial.records.select(list(COLUMNS))))
     start_ns = round(exact(level.warm_up_s) * NANOSECONDS)
     difference = manifest.counters.difference if manifest.counters else {}
     expected = brief.configuration(place.candidate or "baseline").digest
-    return TrialEvidence(
+    found = TrialEvidence(
         trial=f"{place.name}/{level.name}",
         boot=place.name,
         server=server_of(trial, place),
@@ -229,7 +208,7 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
         evidence_class=manifest.evidence_class,
         # Where nobody recorded it, the fingerprints that the responses echo have to tell.
         configuration=manifest.digests.configuration or expected,
-        planned=trial.planned,
+        planned=len(trial.plan) - len(warm_up_columns["row"]),
         window_s=level.duration_s,
         columns=columns,
         engine_tokens=whole(difference.get(GENERATION_TOKENS)),
@@ -241,12 +220,32 @@ def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, tim
         neighbour_cpu_share=neighbour_share(trial),
         warm_up_planned=manifest.warm_up.planned if manifest.warm_up else 0,
         warm_up_completed=manifest.warm_up.completed if manifest.warm_up else 0,
-        died=boot.died,
+        died=False,
         window_start_ns=start_ns,
         warm_up_columns=warm_up_columns,
         preemptions=whole(difference.get(PREEMPTIONS)),
         client_faults=tuple(client_faults(manifest.findings)),
     )
+    return replace(found, died=True) if boot.died and excused(found, told=bool(manifest.died)) else found
+
+
+def excused(trial: TrialEvidence, *, told: bool) -> bool:
+    """What died can't have counted everything. But the word alone excuses nothing: a trial before the death passes all
+    the same, and in one after it the death shows in its requests and in no counter that says less than they do."""
+    untouched = not issue_gaps(trial) and trial.prefix_queries is not None and trial.prefix_hits is not None
+    checks = (warm_up([trial]), tokens_told(engine_tokens([trial]), [trial]), neighbours([trial], later=True))
+    if untouched and all(one.ok for one in checks):
+        return True
+    return told and death_shows(trial) and (trial.engine_tokens is None or token_gap(trial) >= 0)
+
+
+def death_shows(trial: TrialEvidence) -> bool:
+    """After the last token that came, something failed, or something was sent and nothing came any more."""
+    status, ended, sent = (trial.with_warm_up(name) for name in ("status", "ended_ns", "sent_ns"))
+    last_ns = trial.with_warm_up("last_token_ns").max(initial=MISSING)
+    failed = np.isin(status, ("failed", "not_sent")) & ((ended == MISSING) | (ended >= last_ns))
+    unheard = (status == "timed_out") & ((sent == MISSING) | (sent > last_ns))
+    return bool((failed | unheard).any())
 
 
 def server_of(trial: KeptTrial, place: Place) -> str:

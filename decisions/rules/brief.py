@@ -20,11 +20,13 @@ from decisions.rules.search import (
     in_search,
 )
 from loadtests.canonical import canonical, digest
-from loadtests.configurations import Configuration, Speculative, foreign_difference
+from loadtests.configurations import Configuration, DraftMethod, Speculative, foreign_difference
 from loadtests.statistics.looks import Look, planned_looks
 from loadtests.strict_yaml import SLIPS, BadYaml
 from loadtests.strict_yaml import read_yaml as read_strict_yaml
 from loadtests.traffic.levels import ClassName, Deadline, Frozen, Level, deadline_of
+from loadtests.traffic.rows import EVERY_CLASS
+from loadtests.tuning.schedule import schedule_of
 
 Metric = Literal["attainment", "slo_goodput", "completion_quantile", "output_tokens_per_s", "capacity"]
 GuardrailMetric = Literal[
@@ -45,6 +47,8 @@ MOST_PROBLEMS = 50
 LONGEST_PROBLEM = 500  # characters
 MOST_CANDIDATES = 50
 MOST_REQUESTS = 10_000_000  # in one arm's held-out trials, to plan which takes seconds
+LEAST_CONFIDENCE = 0.8
+LOWEST_QUANTILE, HIGHEST_QUANTILE = 0.01, 0.9999
 LARGEST_WHOLE = 2**53 - 1  # RFC 8785 takes no larger whole number
 RESERVED_NAMES = frozenset({"baseline", "control", "candidate", "none"})
 
@@ -222,8 +226,10 @@ class Suite(Frozen):
     under ``temperature``, ``top_p`` and ``top_k`` (0 is no limit): those of the service. ``tie_nats``: two tokens of
     the baseline that are no further apart in log probability are a numerical tie. ``false_alarm`` is the chance that
     the suite calls something broken where nothing is. ``uses`` names request fields that the service's traffic uses:
-    that a candidate refuses one of them is then a break. ``cases`` is the digest of the service's own cases."""
+    that a candidate refuses one of them is then a break. ``cases`` is the digest of the service's own cases. ``only``
+    names the cases of the registry that are asked, where not all of them are."""
 
+    later = ("only",)
     thorough: bool = False
     concurrency: int = Field(8, ge=2, le=1_024)
     temperature: float = Field(1.0, gt=0, le=2)
@@ -233,6 +239,7 @@ class Suite(Frozen):
     false_alarm: float = Field(0.01, ge=1e-6, le=0.2)
     uses: tuple[str, ...] = Field((), max_length=50)
     cases: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
+    only: tuple[str, ...] = Field((), max_length=200)
 
 
 class Traffic(Frozen):
@@ -446,9 +453,17 @@ def unreadable_brief(error: ValidationError) -> BadBrief:
     return BadBrief(problems, [one for one in found if one])
 
 
+# What a brief is written in has lists and mappings, no tuples and no classes.
+SHAPES = {
+    "tuple_type": "write a list",
+    "dict_type": "write a mapping of fields",
+    "model_type": "write a mapping of fields",
+}
+
+
 def explain(slip: Mapping[str, Any]) -> str:
     where = ".".join(str(part) for part in slip["loc"]) or "brief"
-    return f"{where}: {slip['msg'].removeprefix('Value error, ')}"
+    return f"{where}: {SHAPES.get(slip['type']) or slip['msg'].removeprefix('Value error, ')}"
 
 
 def parse_brief(document: Any) -> Brief:
@@ -491,10 +506,54 @@ def read_brief(text: str) -> Brief:
         raise BadBrief(["a brief is a mapping of fields"])
     brief = parse_brief(reduce_candidates(document))
     # Of words that people still write alone: what was frozen earlier stays readable.
+    if beyond_bounds := list(out_of_bounds(brief)):
+        raise BadBrief(beyond_bounds)
     findings = [*candidate_refusals(brief), *family_refusals(brief)]
     if findings:
         raise refused_brief(findings)
+    if problems := [*never_drafting(brief), *settings_twice(brief)]:
+        raise BadBrief(problems)
     return brief
+
+
+def out_of_bounds(brief: Brief) -> Iterator[str]:
+    """Numbers that would make a verdict of next to nothing, and names that mean something else."""
+    for where, confidence in (("rule", brief.rule.confidence), ("tuning", brief.race.confidence)):
+        if confidence < LEAST_CONFIDENCE:
+            said = f"{confidence:g} is below {LEAST_CONFIDENCE:g}: more than one in five would be decided by chance"
+            yield f"{where}.confidence: {said}"
+    quantiles = [("outcome", brief.outcome.quantile)]
+    quantiles += [(f"guardrails.{place}", rail.quantile) for place, rail in enumerate(brief.guardrails)]
+    for where, quantile in quantiles:
+        if quantile is not None and not LOWEST_QUANTILE <= quantile <= HIGHEST_QUANTILE:
+            yield f"{where}.quantile: {quantile:g} is outside of {LOWEST_QUANTILE:g} to {HIGHEST_QUANTILE:g}"
+    deadlines = [("", brief.deadlines)]
+    deadlines += [(f"levels.{place}.", level.deadlines) for place, level in enumerate(brief.levels)]
+    for where, named in deadlines:
+        if EVERY_CLASS in named:
+            said = "stands for all classes together: 'default' is the deadline of those without their own"
+            yield f"{where}deadlines.{EVERY_CLASS}: {EVERY_CLASS!r} {said}"
+
+
+def never_drafting(brief: Brief) -> list[str]:
+    """Those that a family forms are refused where they are formed."""
+    most = brief.baseline.arguments.max_num_seqs
+    return [
+        f"candidate {one.name} never drafts: K is 0 at every batch up to {most} (max_num_seqs). Leave it out: no "
+        "speculation is in every race"
+        for one in brief.candidates
+        if not any(step.k for step in schedule_of(one.speculative).steps if step.lo <= most)
+    ]
+
+
+def settings_twice(brief: Brief) -> list[str]:
+    """One setting under two names would be measured twice, and its boots counted for two candidates."""
+    names: dict[bytes, list[str]] = {}
+    for one in brief.all_candidates:
+        setting = DraftMethod.model_validate(one.speculative.model_dump(include=set(DraftMethod.model_fields)))
+        drafts = {"by": setting.model_dump(mode="json"), "schedule": schedule_of(one.speculative).text}
+        names.setdefault(canonical(drafts), []).append(one.name)
+    return [f"{' and '.join(found)} have the same setting: leave one out" for found in names.values() if len(found) > 1]
 
 
 def candidate_refusals(brief: Brief) -> list[Finding]:

@@ -309,6 +309,14 @@ def dflash_cpu_norm(one: Subject) -> Iterator[str]:
         )
 
 
+def sampled_on_cpu(one: Subject) -> Iterator[str]:
+    if one.on_cpu:
+        yield (
+            "on a CPU the engine divides the logits of drafted positions by a temperature that it never filled in: "
+            "with speculation the text is the target's at temperature 0 alone"
+        )
+
+
 def sampling_defaults(one: Subject) -> Iterator[str]:
     min_p = one.target.min_p if one.target else None
     if min_p is not None and min_p > NO_MIN_P:
@@ -356,6 +364,7 @@ SETTING: tuple[Rule[Subject], ...] = (
     Rule("drafter-tokenizer", "flagged", drafter_tokenizer),
     Rule("drafter-not-checked", "flagged", drafter_not_checked),
     Rule("dflash-cpu-norm", "flagged", dflash_cpu_norm),
+    Rule("sampled-on-cpu", "flagged", sampled_on_cpu),
     Rule("suffix-package", "flagged", suffix_package),
     Rule("openmp-preload", "flagged", openmp_preload),
 )

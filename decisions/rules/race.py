@@ -15,7 +15,7 @@ from decisions.rules.comparison import Pair, compare
 from decisions.rules.evidence import TrialEvidence
 from decisions.rules.measures import Measure, effect, margin_threshold, measure_of, shown_change, trial_measure, value
 from decisions.rules.noise_floor import control_pairs, gating_cells
-from decisions.rules.nomination import EXPLORATORY, Nomination, middle, tuning_rows
+from decisions.rules.nomination import EXPLORATORY, UNPROVEN, Nomination, middle, tuning_rows
 from decisions.rules.plain import plain
 from loadtests.canonical import canonical
 from loadtests.configurations import DraftMethod
@@ -248,7 +248,9 @@ def nominate(brief: Brief, state: State, end: Ended, trials: Sequence[TrialEvide
         anyone=brief.rule.nomination == "best-candidate",
     )
     rows = tuning_rows(brief, [one for one in trials if one.purpose == "tuning"])
-    return Nomination(winner.runner, f"{winner.reason} {EXPLORATORY}", rows, race_document(brief, state, end, winner))
+    unproven = f" {UNPROVEN}" if winner.score is not None and winner.score <= 0 else ""
+    reason = f"{winner.reason} {EXPLORATORY}{unproven}"
+    return Nomination(winner.runner, reason, rows, race_document(brief, state, end, winner))
 
 
 def race_document(brief: Brief, state: State, end: Ended, winner: tuning.Winner) -> dict[str, Any]:

@@ -107,6 +107,8 @@ class Family(Frozen):
             problem = self.why_not_run(schedule)
             if problem:
                 raise ValueError(f"schedule {schedule}: {problem}")
+            if self.fixed.count(schedule) > 1:
+                raise ValueError(f"schedule {schedule} stands there twice: leave one out")
         return self
 
     def is_above_block(self, k: int) -> bool:

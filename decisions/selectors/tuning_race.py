@@ -13,13 +13,14 @@ from decisions.charts.figure import Chart
 from decisions.charts.race import BootState, Lane, RaceBoot, race_timeline
 from decisions.models import BriefCampaign, BriefRevision
 from decisions.rules.brief import Brief
-from decisions.rules.measures import Measure, shown_change, trial_measure
+from decisions.rules.measures import Measure, trial_measure
 from decisions.rules.speed_up import NONE
 from decisions.rules.wording import change, interval
 from decisions.selectors.tuning import NO_SPECULATION, Runner, runners_of
 from loadtests.canonical import digest_of
 from loadtests.models import Boot, Campaign
 from loadtests.tuning import race
+from loadtests.tuning.field import told_effect
 
 Step = Mapping[str, Any]
 
@@ -191,14 +192,14 @@ def standing_row(document: Brief, settings: Mapping[str, str], one: Step, nomine
     # Before its first boot and without a prediction it is what one believes of anybody.
     known = score is not None and (one["boots"] > 0 or one["predicted"] is not None)
     ends = [score[end] for end in ("low", "high")] if score else []
-    bounds = sorted(shown_change(measure, one) for one in ends if one is not None)
+    bounds = [told_effect(one, measure.scale) for one in ends if one is not None]
     return StandingRow(
         label=runner_of(one["runner"]) or NO_SPECULATION,
         setting=settings[runner_of(one["runner"])],
         state="" if one["runner"] == race.NONE else one["state"],
         boots=one["boots"],
         score=worded(measure, score["mean"] if known else None),
-        bounds=interval(bounds[0], bounds[1], measure.scale) if known and len(bounds) == 2 else "–",
+        bounds=" to ".join(bounds) if known and len(bounds) == 2 else "–",
         predicted=worded(measure, one["predicted"]),
         reason=one["reason"],
         nominated=bool(nominee) and one["runner"] == nominee,
@@ -206,8 +207,8 @@ def standing_row(document: Brief, settings: Mapping[str, str], one: Step, nomine
 
 
 def worded(measure: Measure, effect: float | None) -> str:
-    """An effect of the race as a change to the baseline."""
-    return "–" if effect is None else change(shown_change(measure, effect), measure.scale)
+    """As in the sentence beside it: of a time, too, above ×1.00 is better."""
+    return "–" if effect is None else told_effect(effect, measure.scale)
 
 
 @dataclass(frozen=True)

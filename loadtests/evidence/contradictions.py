@@ -1,38 +1,37 @@
 """What a trial's own files can't both say: evidence that denies itself was changed, or never measured.
 
 Whatever holds here holds by construction of all that write trials: the client, the simulator, the workers. Nothing is
-judged by it; a trial that breaks it can't be.
+judged by it; a trial that breaks it can't be. What records and plan tell of each other is in ``as_planned``.
 """
 
+import math
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from loadtests.evidence.directories import MANIFEST, RECORDS, KeptTrial, UnusableEvidence
+from loadtests.evidence.against_engine import in_class, in_drafts, server_times
+from loadtests.evidence.as_planned import against_plan, in_plan, near, places_in_plan
+from loadtests.evidence.directories import MANIFEST, PLAN, RECORDS, KeptTrial, UnusableEvidence
 from loadtests.evidence.manifest import NANOSECONDS, Manifest, named
-from loadtests.evidence.records import STATUSES, read_records
-from loadtests.evidence.summary import MISSING, NS_PER_MS, percentiles
+from loadtests.evidence.record_columns import NUMBERS, Bools, Contradiction, Records, records_in
+from loadtests.evidence.records import STATUSES
+from loadtests.evidence.summary import NS_PER_MS, percentiles
 from loadtests.traffic.arrivals import exact
 from loadtests.traffic.levels import Level
+from loadtests.traffic.rows import EVERY_CLASS
 
-Bools = npt.NDArray[np.bool_]
-Integers = npt.NDArray[np.int64]
-# By what the same moment may differ from clock to clock: a timer fires so much too early at most.
-CLOCKS_NS = 1_000_000
+# By what the same moment may differ from clock to clock. The client's timers round to milliseconds twice, each its delay
+# and its loop's time, and so fire one and a half too early at most.
+CLOCKS_NS = 2_000_000
+# So late a client may be in hearing what came before it closed, or before a user gave up.
+HEARD_LATE_NS = 1_000_000_000
 LAG_DIGITS_MS = 0.001
 NEVER_FALL = ("_total", "_sum", "_count")
 PREFIX_QUERIES, PREFIX_HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 
-TIMES = ("planned_ns", "due_ns", "sent_ns", "first_token_ns", "last_token_ns", "ended_ns", "give_up_ns")
-COUNTS = ("row", "prompt_tokens", "output_tokens", "chunks", "rounds", "draft_tokens", "accepted_tokens")
-NUMBERS = (*TIMES, *COUNTS)
-# What is read of the records beside what the caller reads.
-CHECKED = (*NUMBERS, "accepted_histogram", "status", "finish_reason", "fingerprint", "warm_up")
 # The later moment may not lie before the earlier one.
 IN_ORDER = (
     ("planned_ns", "give_up_ns"),
@@ -49,94 +48,62 @@ IN_ORDER = (
 )
 
 
-@dataclass(frozen=True)
-class Records:
-    """The columns of a records file; integers with −1 for missing, statuses by their place in ``names``."""
-
-    numbers: Mapping[str, Integers]
-    known: Mapping[str, Bools]
-    names: list[str]
-    statuses: Integers
-    has_finish_reason: Bools
-
-    def of_status(self, status: str) -> Bools:
-        place = self.names.index(status) if status in self.names else -1
-        return np.asarray(self.statuses == place, dtype=bool)
-
-    def status(self, place: int) -> str:
-        return self.names[int(self.statuses[place])]
-
-
-@dataclass(frozen=True)
-class Contradiction:
-    """``wrong`` marks the requests; ``said`` names columns in braces, for their values."""
-
-    wrong: Bools
-    said: str
-
-
-def check_told(trial: KeptTrial, level: Level) -> None:
-    """Raises UnusableEvidence with the file, the request or field, and what is wrong. ``level``: the manifest's own.
-    The trial's records must have the columns of ``CHECKED``."""
-    for said in in_manifest(trial.manifest, level):
-        raise UnusableEvidence(f"{trial.path / MANIFEST}: {said}")
-    records, table = trial.path / RECORDS, trial.records
-    check_signs(table, records)
-    found = records_in(table)
-    for one in in_records(found, level, trial.manifest):
+def check_told(trial: KeptTrial) -> None:
+    """Raises UnusableEvidence with the file, the request or field, and what is wrong. The trial's records must have the
+    columns of ``CHECKED``."""
+    manifest, table = trial.manifest, trial.records
+    refuse_first(trial.path / MANIFEST, in_manifest(manifest, trial.level))
+    refuse_first(trial.path / PLAN, in_plan(trial.plan, trial.level, manifest))
+    check_signs(trial)
+    found, places = records_in(table), places_in_plan(trial)
+    for one in (*in_records(found, trial), *against_plan(trial, found, places), *server_times(found, manifest)):
         if one.wrong.any():
             place = int(np.argmax(one.wrong))
             values = {name: int(column[place]) for name, column in found.numbers.items()}
-            said = one.said.format(status=found.status(place), **values)
-            raise UnusableEvidence(f"{records}: request {request_id(records, place)}: {said}")
-    for said in in_summary(trial.manifest, table, found):
-        raise UnusableEvidence(f"{trial.path / MANIFEST}: {said}")
+            raise UnusableEvidence(said_of(trial, place, one.said.format(status=found.status(place), **values)))
+    refuse_first(trial.path / MANIFEST, in_summary(manifest, table, found))
+    refuse_first(trial.path / MANIFEST, in_drafts(found, manifest))
 
 
-def request_id(path: Path, place: int) -> str:
-    """Read when there is something to say of it: a million names take their time."""
-    return str(read_records(path, ["request_id"]).column("request_id")[place].as_py())
+def refuse_first(path: Path, contradictions: Iterator[str]) -> None:
+    for said in contradictions:
+        raise UnusableEvidence(f"{path}: {said}")
 
 
-def records_in(table: pa.Table) -> Records:
-    numbers = {
-        name: np.asarray(pc.fill_null(table.column(name).cast(pa.int64()), MISSING).to_numpy(), dtype=np.int64)
-        for name in NUMBERS
-    }
-    encoded = pc.fill_null(table.column("status"), "").combine_chunks().dictionary_encode()
-    return Records(
-        numbers=numbers,
-        known={name: one != MISSING for name, one in numbers.items()},
-        names=encoded.dictionary.to_pylist(),
-        statuses=np.asarray(encoded.indices.to_numpy(zero_copy_only=False), dtype=np.int64),
-        has_finish_reason=np.asarray(table.column("finish_reason").is_valid().to_numpy(), dtype=bool),
-    )
+def said_of(trial: KeptTrial, place: int, said: str) -> str:
+    name = trial.records.column("request_id")[place].as_py()
+    return f"{trial.path / RECORDS}: request {name}: {said}"
 
 
-def check_signs(table: pa.Table, path: Path) -> None:
+def check_signs(trial: KeptTrial) -> None:
     """Before missing becomes −1."""
+    table = trial.records
     for name in NUMBERS:
         column = table.column(name)
         if (pc.min(column).as_py() or 0) < 0:
             place = pc.index(pc.less(column, 0), True).as_py()
-            said = f"{name} {column[place].as_py()} is below 0"
-            raise UnusableEvidence(f"{path}: request {request_id(path, place)}: {said}")
+            raise UnusableEvidence(said_of(trial, place, f"{name} {column[place].as_py()} is below 0"))
     counts = table.column("accepted_histogram").combine_chunks()
     if (pc.min(counts.flatten()).as_py() or 0) < 0:
         place = next(place for place, one in enumerate(counts.to_pylist()) if one and min(one) < 0)
         said = f"accepted_histogram {counts[place].as_py()} has a count below 0"
-        raise UnusableEvidence(f"{path}: request {request_id(path, place)}: {said}")
+        raise UnusableEvidence(said_of(trial, place, said))
 
 
-def in_records(records: Records, level: Level, manifest: Manifest) -> Iterator[Contradiction]:
+def in_records(records: Records, trial: KeptTrial) -> Iterator[Contradiction]:
     strange = np.array([name not in STATUSES for name in records.names], dtype=bool)
     yield Contradiction(strange[records.statuses], f"status {{status!r}} is none of {', '.join(STATUSES)}")
     for earlier, later in IN_ORDER:
         both = records.known[earlier] & records.known[later]
         wrong = both & (records.numbers[later] < records.numbers[earlier] - CLOCKS_NS)
         yield Contradiction(wrong, f"{later} {{{later}}} lies before {earlier} {{{earlier}}}")
-    yield from lacking(records, manifest)
-    yield from unplanned_ends(records, level, manifest)
+    reserved = pc.equal(trial.records.column("class"), EVERY_CLASS).to_numpy()
+    said = f"its class is {EVERY_CLASS!r}, which stands for all classes together: give the class another name"
+    yield Contradiction(np.asarray(reserved, dtype=bool), said)
+    yield from lacking(records, trial.manifest)
+    yield from unplanned_ends(records, trial.level, trial.manifest)
+    yield from too_late(records, trial.level)
+    yield from too_many_open(records, trial.level)
     yield from drafts(records)
 
 
@@ -148,6 +115,11 @@ def lacking(records: Records, manifest: Manifest) -> Iterator[Contradiction]:
         yield Contradiction(told, f"{name} {{{name}}} is told, and sent_ns is missing")
     for name in ("sent_ns", "ended_ns"):
         yield Contradiction(completed & ~records.known[name], f"status is completed, and {name} is missing")
+    never_ended = records.known["sent_ns"] & ~records.known["ended_ns"]
+    yield Contradiction(never_ended, "status is {status}, sent_ns {sent_ns} is told, and ended_ns is missing")
+    sent = records.of_status("not_sent") & records.known["sent_ns"]
+    yield Contradiction(sent, "status is not_sent, and sent_ns {sent_ns} is told")
+    yield Contradiction(completed & records.has_error, "status is completed, and error says why it isn't")
     yield Contradiction(completed & ~records.has_finish_reason, "status is completed, and finish_reason is missing")
     text = ("last_token_ns", "first_token_ns") if streamed(manifest) else ("last_token_ns",)
     for name in text:
@@ -179,10 +151,48 @@ def unplanned_ends(records: Records, level: Level, manifest: Manifest) -> Iterat
     early = records.known["ended_ns"] & (numbers["ended_ns"] < numbers["give_up_ns"] - CLOCKS_NS)
     said = "status is cancelled, and ended_ns {ended_ns} lies before give_up_ns {give_up_ns}"
     yield Contradiction(cancelled & gives_up & early, said)
-    end_ns = round((exact(level.span_s) + exact(level.drain_s)) * NANOSECONDS)
+    end_ns = drain_end_ns(level)
     open_till = records.known["ended_ns"] & (numbers["ended_ns"] < end_ns - CLOCKS_NS)
     said = f"status is timed_out, and ended_ns {{ended_ns}} lies before the end of the drain, {end_ns}"
     yield Contradiction(records.of_status("timed_out") & open_till, said)
+
+
+def drain_end_ns(level: Level) -> int:
+    return math.ceil((exact(level.span_s) + exact(level.drain_s)) * NANOSECONDS)
+
+
+def too_late(records: Records, level: Level) -> Iterator[Contradiction]:
+    """Once the drain is over the client has closed every connection, and once a user has given up, theirs."""
+    numbers, end_ns = records.numbers, drain_end_ns(level)
+    for name in ("sent_ns", "first_token_ns", "last_token_ns"):
+        late = records.known[name] & (numbers[name] > end_ns + HEARD_LATE_NS)
+        yield Contradiction(late, f"{name} {{{name}}} lies after the end of the drain, {end_ns}")
+    completed, ended = records.of_status("completed"), numbers["ended_ns"]
+    late = completed & (ended > end_ns + HEARD_LATE_NS)
+    said = f"status is completed, and ended_ns {{ended_ns}} lies after the end of the drain, {end_ns}"
+    yield Contradiction(late, said)
+    late = completed & records.known["give_up_ns"] & (ended > numbers["give_up_ns"] + HEARD_LATE_NS)
+    said = "status is completed, and ended_ns {ended_ns} lies after give_up_ns {give_up_ns}: its user had given up"
+    yield Contradiction(late, said)
+
+
+def too_many_open(records: Records, level: Level) -> Iterator[Contradiction]:
+    """Where the level caps what is open, a request leaves as planned or when another one ends."""
+    if level.max_concurrency is None:
+        return
+    numbers, known = records.numbers, records.known
+    ends = np.sort(numbers["ended_ns"][known["ended_ns"]])
+    waited = known["due_ns"] & (numbers["due_ns"] > numbers["planned_ns"] + CLOCKS_NS)
+    said = "due_ns {due_ns} is neither planned_ns {planned_ns} nor when another request ended and its slot came free"
+    yield Contradiction(waited & ~near(ends, numbers["due_ns"], CLOCKS_NS), said)
+    left = np.flatnonzero(known["sent_ns"] & known["ended_ns"])
+    order = left[np.argsort(numbers["sent_ns"][left], kind="stable")]
+    freed = np.sort(numbers["ended_ns"][left])[: max(0, len(order) - level.max_concurrency)]
+    beyond = np.zeros(len(waited), dtype=bool)
+    later = order[level.max_concurrency :]
+    beyond[later] = numbers["sent_ns"][later] < freed - CLOCKS_NS
+    said = f"sent_ns {{sent_ns}}: {level.max_concurrency} others were open, and the level allows no more"
+    yield Contradiction(beyond, said)
 
 
 def drafts(records: Records) -> Iterator[Contradiction]:
@@ -194,6 +204,13 @@ def drafts(records: Records) -> Iterator[Contradiction]:
     both = records.of_status("completed") & records.known["rounds"] & records.known["output_tokens"]
     said = "rounds {rounds} are more than output_tokens {output_tokens}: every round gives one at least"
     yield Contradiction(both & (numbers["rounds"] > numbers["output_tokens"]), said)
+    told = records.histograms
+    for name, counted, what in (
+        ("rounds", told.rounds, "the sum of accepted_histogram"),
+        ("accepted_tokens", told.accepted, "what accepted_histogram counts"),
+    ):
+        wrong = told.told & records.known[name] & (counted != numbers[name])
+        yield Contradiction(wrong, f"{name} {{{name}}} isn't {what}")
 
 
 def in_manifest(manifest: Manifest, level: Level) -> Iterator[str]:
@@ -206,6 +223,10 @@ def in_manifest(manifest: Manifest, level: Level) -> Iterator[str]:
     warm_up = manifest.warm_up
     if warm_up is not None and not 0 <= warm_up.completed <= warm_up.planned:
         yield f"warm_up.completed is {warm_up.completed} of {warm_up.planned} planned"
+    if warm_up is not None and warm_up.completed + len(warm_up.errors) != warm_up.planned:
+        said = f"warm_up.completed is {warm_up.completed} of {warm_up.planned} planned"
+        yield f"{said}, and warm_up.errors has {len(warm_up.errors)}"
+    yield from in_class(manifest)
     tokens = manifest.engine.get("kv_cache_tokens")
     if isinstance(tokens, int | float) and tokens < 0:
         yield f"engine.kv_cache_tokens is {tokens:g}, below 0"
@@ -239,7 +260,7 @@ def in_counter(name: str, before: float | None, after: float | None, difference:
 
 def in_summary(manifest: Manifest, table: pa.Table, records: Records) -> Iterator[str]:
     """The figures that the manifest tells of its records."""
-    warm = np.asarray(table.column("warm_up").to_numpy(), dtype=bool)
+    warm = records.warm_up
     for name, told, found in (
         ("planned", manifest.planned, int((~warm).sum())),
         ("warm_up_requests", manifest.warm_up_requests, int(warm.sum())),

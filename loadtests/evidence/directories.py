@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,14 +11,14 @@ from typing import Any
 import pyarrow as pa
 from pydantic import ValidationError
 
-from loadtests.canonical import digest
+from loadtests.canonical import canonical, digest
 from loadtests.evidence.manifest import NANOSECONDS, Manifest, read_manifest
+from loadtests.evidence.plans import BadPlan, Plan, read_plan
 from loadtests.evidence.records import BadRecords, read_records
 from loadtests.traffic.arrivals import exact
+from loadtests.traffic.levels import Level
 
 MANIFEST, PLAN, RECORDS = "manifest.json", "plan.json", "records.parquet"
-# A plan's requests, where one begins, and its planned time, which follows the digest of its row.
-REQUESTS, REQUEST, PLANNED = b'"requests":[', b'["', re.compile(rb'"[0-9a-f]{64}",(\d+)')
 LAYOUT = f"a trial's directory holds {MANIFEST}, {PLAN} and {RECORDS}, a boot's the directories of its trials"
 
 
@@ -27,13 +28,19 @@ class UnusableEvidence(ValueError):
 
 @dataclass(frozen=True, eq=False)
 class KeptTrial:
-    """``planned``: requests of the plan's window, without the level's warm-up."""
+    """``level`` is the manifest's own."""
 
     path: Path
     manifest: Manifest
     manifest_sha256: str
-    planned: int
+    level: Level
+    plan: Plan
     records: pa.Table
+
+    @property
+    def window_ns(self) -> int:
+        """Where the window begins, after the level's warm-up."""
+        return math.ceil(exact(self.level.warm_up_s) * NANOSECONDS)
 
 
 def boots_in(path: Path) -> list[list[Path]]:
@@ -49,11 +56,23 @@ def boots_in(path: Path) -> list[list[Path]]:
     elif trials := trials_in(path):
         found = [trials]
     else:
-        found = [trials for one in children(path) if (trials := trials_in(one))]
+        boots = {one: trials for one in children(path) if (trials := trials_in(one))}
+        check_numbered(path, list(boots))
+        found = list(boots.values())
     if not found:
         raise UnusableEvidence(f"{path} has no {MANIFEST}, and neither has anything in it: {LAYOUT}")
     check_all_read(path, {trial for trials in found for trial in trials})
     return found
+
+
+def check_numbered(path: Path, boots: Sequence[Path]) -> None:
+    """Which of boot-1 and boot-01 is of the first pair, nobody can tell."""
+    places = Counter(tuple(natural(one)) for one in boots)
+    same = [one.name for one in boots if places[tuple(natural(one))] > 1]
+    if same:
+        raise UnusableEvidence(
+            f"{path}: {same[0]} and {same[1]} have one number: name them so that their order is told"
+        )
 
 
 def trials_in(boot: Path) -> list[Path]:
@@ -83,9 +102,9 @@ def natural(path: Path) -> list[tuple[int, str]]:
     return [(int(one), "") if one.isdigit() else (-1, one) for one in pieces]
 
 
-def kept_trial(path: Path, columns: Sequence[str] | None = None) -> KeptTrial:
+def kept_trial(path: Path, columns: Sequence[str] | None = None, plans: dict[str, Plan] | None = None) -> KeptTrial:
     """A trial, once each of its files is the one that its manifest names; of its records all columns, or these alone.
-    Raises UnusableEvidence."""
+    ``plans`` are those that were read already, by their digest. Raises UnusableEvidence."""
     content = read(path / MANIFEST)
     try:
         manifest = read_manifest(content)
@@ -95,13 +114,29 @@ def kept_trial(path: Path, columns: Sequence[str] | None = None) -> KeptTrial:
         raise UnusableEvidence(f"{path / MANIFEST} is no manifest of a trial: {field}: {one['msg']}") from None
     for field, number in endless(manifest.model_dump(by_alias=True)):
         raise UnusableEvidence(f"{path / MANIFEST} is no manifest of a trial: {field}: {number} is no finite number")
+    level = level_told(manifest, path / MANIFEST)
     plan = named_by(manifest.digests.plan, path / PLAN)
     records = named_by(manifest.digests.records, path / RECORDS)
+    known = {} if plans is None else plans
+    try:
+        planned = known[manifest.digests.plan] = known.get(manifest.digests.plan) or read_plan(plan)
+    except BadPlan as error:
+        raise UnusableEvidence(f"{path / PLAN} is no plan of a trial: {error}") from None
     try:
         table = read_records(records, columns)
     except BadRecords as error:
         raise UnusableEvidence(f"{path / RECORDS}: {error}") from None
-    return KeptTrial(path, manifest, digest(content), planned_in(plan, manifest, path / PLAN), table)
+    return KeptTrial(path, manifest, digest(content), level, planned, table)
+
+
+def level_told(manifest: Manifest, path: Path) -> Level:
+    """Strictly as it was written: "40" for 40 would be a number to one reader and none to another."""
+    try:
+        return Level.model_validate_json(canonical(manifest.level), strict=True)
+    except ValidationError as error:
+        one = error.errors()[0]
+        field = ".".join(str(part) for part in ("level", *one["loc"]))
+        raise UnusableEvidence(f"{path}: {field}: {one['msg'].removeprefix('Value error, ')}") from None
 
 
 def endless(document: Any, field: str = "") -> Iterator[tuple[str, float]]:
@@ -129,14 +164,3 @@ def named_by(wanted: str, path: Path) -> bytes:
             f"{path} is not the file that {MANIFEST} beside it names: its SHA-256 is {found}, there it is {wanted}"
         )
     return content
-
-
-def planned_in(plan: bytes, manifest: Manifest, path: Path) -> int:
-    """Counted in the canonical bytes: a list for each of a million requests would take most of the time."""
-    if not plan.startswith(b'{"') or REQUESTS not in plan:
-        raise UnusableEvidence(f"{path} is no plan of a trial")
-    warm_up_s = manifest.level.get("warm_up_s")
-    if not isinstance(warm_up_s, int | float) or not warm_up_s:
-        return plan.count(REQUEST)
-    start_ns = math.ceil(exact(warm_up_s) * NANOSECONDS)
-    return sum(int(one) >= start_ns for one in PLANNED.findall(plan))

@@ -1,7 +1,9 @@
 """The manifest of a trial: what was run, where, with what, and the digests of everything it left."""
 
+import json
 import os
 import platform
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -9,7 +11,16 @@ from pathlib import Path
 from typing import Any, Literal
 
 import psutil
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, SerializerFunctionWrapHandler, model_serializer
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    model_serializer,
+)
+from pydantic_core import PydanticCustomError
 
 from loadtests.canonical import canonical
 from loadtests.credentials import command_without_credentials
@@ -123,7 +134,10 @@ def timestamp(moment_ns: int) -> str:
 
 
 def named(fingerprints: Mapping[str | None, int]) -> dict[str, int]:
-    return {fingerprint or NO_FINGERPRINT: count for fingerprint, count in fingerprints.items()}
+    found: Counter[str] = Counter()
+    for fingerprint, count in fingerprints.items():
+        found[fingerprint or NO_FINGERPRINT] += count
+    return dict(found)
 
 
 def installed(packages: Iterable[str] = PACKAGES) -> dict[str, str | None]:
@@ -172,8 +186,24 @@ def this_client(command: Iterable[str], accelerators: Iterable[str] = ()) -> Cli
 
 
 def read_manifest(content: bytes) -> Manifest:
-    """Raises ValueError (pydantic's ValidationError) where the bytes are no manifest of a trial."""
-    return Manifest.model_validate_json(content)
+    """Strictly: a text for a number is none, and of two fields of one name nobody knows which counts. Raises ValueError
+    (pydantic's ValidationError) where the bytes are no manifest of a trial."""
+    manifest = Manifest.model_validate_json(content, strict=True)
+    if (name := doubled(content)) is not None:
+        twice = PydanticCustomError("doubled", "is there twice")
+        raise ValidationError.from_exception_data("Manifest", [{"type": twice, "loc": (name,), "input": name}])
+    return manifest
+
+
+def doubled(content: bytes) -> str | None:
+    """The first name that one object of a JSON document has twice."""
+    found: list[str] = []
+
+    def names(pairs: list[tuple[str, Any]]) -> None:
+        found.extend(name for name, count in Counter(name for name, _ in pairs).items() if count > 1)
+
+    json.loads(content, object_pairs_hook=names)
+    return found[0] if found else None
 
 
 def document_of(content: bytes) -> dict[str, Any]:

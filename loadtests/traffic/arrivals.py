@@ -7,6 +7,7 @@ from fractions import Fraction
 from itertools import pairwise
 from json.encoder import encode_basestring_ascii
 
+import numpy as np
 from numpy.random import PCG64, Generator
 
 from loadtests.traffic.levels import Arrival, Patience, article
@@ -87,7 +88,7 @@ def generated(arrival: Arrival, *, begin: int, end: int, seed: int) -> list[int]
     if arrival.process == "ramp":
         return list(inverted_times(rng, ramp_inverse(arrival, begin=begin, end=end), end=end))
     cv = 1.0 if arrival.process == "poisson" else arrival.cv or 1.0
-    return list(gamma_times(rng, rate=rate, cv=cv, end=end))
+    return gamma_times(rng, rate=rate, cv=cv, end=end)
 
 
 def constant_times(rate: Fraction, *, end: int) -> list[int]:
@@ -97,18 +98,19 @@ def constant_times(rate: Fraction, *, end: int) -> list[int]:
     return [number * step // rate.numerator for number in range(count)]
 
 
-def gamma_times(rng: Generator, *, rate: float, cv: float, end: int) -> Iterator[int]:
+def gamma_times(rng: Generator, *, rate: float, cv: float, end: int) -> list[int]:
     """Gaps with mean 1 / rate and coefficient of variation cv: shape 1 / cv², scale cv² / rate. Poisson is cv = 1."""
     shape, scale = cv**-2, cv**2 / rate
-    now, drawn = 0.0, 0
+    now, drawn, found = 0.0, 0, []
     # A huge cv draws gaps of zero for ever: the count ends what the clock would not.
     while drawn < MOST_ARRIVALS:
-        for gap in rng.gamma(shape, scale, DRAWN_AT_ONCE):
-            now += float(gap)
-            if now * NANOSECONDS >= end:
-                return
-            yield int(now * NANOSECONDS)
-        drawn += DRAWN_AT_ONCE
+        # One after another, as a loop would add them: what was planned so once is planned so for ever.
+        moments = np.cumsum(np.concatenate(([now], rng.gamma(shape, scale, DRAWN_AT_ONCE))))[1:]
+        within = moments[: int(np.searchsorted(moments * NANOSECONDS, end))]
+        found.extend((within * NANOSECONDS).astype(np.int64).tolist())
+        if len(within) < DRAWN_AT_ONCE:
+            return found
+        now, drawn = float(moments[-1]), drawn + DRAWN_AT_ONCE
     raise ValueError(f"the gaps of cv {cv:g} are too uneven: over {MOST_ARRIVALS:,} requests in one window")
 
 

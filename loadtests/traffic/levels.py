@@ -1,9 +1,19 @@
 """Load levels: an arrival process over a part of the traffic, with a warm-up, a window and a drain."""
 
 from collections.abc import Mapping
-from typing import Annotated, Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal, get_args
 
-from pydantic import BaseModel, ConfigDict, Field, SerializerFunctionWrapHandler, model_serializer, model_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    SerializerFunctionWrapHandler,
+    ValidationInfo,
+    field_validator,
+    model_serializer,
+    model_validator,
+)
+from pydantic_core import PydanticCustomError
 
 Process = Literal["replay", "constant", "poisson", "gamma", "on-off", "ramp"]
 ClassName = Annotated[str, Field(min_length=1, max_length=60)]
@@ -38,6 +48,15 @@ class Frozen(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False)
     later: ClassVar[tuple[str, ...]] = ()
+
+    @field_validator("*", mode="before")
+    @classmethod
+    def truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
+        """Python counts true as 1, and nobody means that."""
+        kind = cls.model_fields[info.field_name or ""].annotation
+        if isinstance(value, bool) and {kind, *get_args(kind)} & {int, float}:
+            raise PydanticCustomError("number_type", "Input should be a valid number")
+        return value
 
     @model_serializer(mode="wrap")
     def without_unused_later_fields(self, handler: SerializerFunctionWrapHandler) -> dict[str, Any]:

@@ -31,13 +31,19 @@ class PlannedRequest:
         return self.traffic_row.class_
 
 
+def plan_document(level: Level) -> dict[str, Any]:
+    """A plan of the level, but for its requests; in the second schema with what else the level does to them."""
+    otherwise = level.model_dump(mode="json", include=SENT_OTHERWISE)
+    return {"schema": SECOND_SCHEMA if otherwise else SCHEMA, "level": level.name} | otherwise
+
+
 def plan_content(planned: Sequence[PlannedRequest], level: Level) -> bytes:
     """The plan's canonical bytes: [request id, row index, SHA-256 of the row's bytes, planned ns] per request; in the
-    second schema also when its user gives up (ns or null), and what else the level does to its requests."""
-    requests = [[one.request_id, one.row, digest(one.traffic_row.content), one.planned_ns] for one in planned]
-    document: dict[str, Any] = {"schema": SCHEMA, "level": level.name, "requests": requests}
-    otherwise = level.model_dump(mode="json", include=SENT_OTHERWISE)
-    if otherwise:
-        patient = [[*request, one.give_up_ns] for request, one in zip(requests, planned, strict=True)]
-        document |= {"schema": SECOND_SCHEMA, "requests": patient} | otherwise
-    return canonical(document)
+    second schema also when its user gives up (ns or null)."""
+    document = plan_document(level)
+    requests: list[list[Any]] = [
+        [one.request_id, one.row, digest(one.traffic_row.content), one.planned_ns] for one in planned
+    ]
+    if document["schema"] == SECOND_SCHEMA:
+        requests = [[*request, one.give_up_ns] for request, one in zip(requests, planned, strict=True)]
+    return canonical(document | {"requests": requests})

@@ -4,13 +4,25 @@ import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, ValidationError
 
 from loadtests.canonical import canonical, digest
 
 NANOSECONDS = 1_000_000_000
+LONGEST_CLASS = 60
+# In a brief, a verdict and on pages it stands for all classes together.
+EVERY_CLASS = "all"
+
+
+def not_every_class(name: str) -> str:
+    if name == EVERY_CLASS:
+        raise ValueError(f"a class can't be named {EVERY_CLASS!r}, which stands for all classes together")
+    return name
+
+
+ClassOfRows = Annotated[str, AfterValidator(not_every_class)]
 
 
 class Message(BaseModel):
@@ -35,7 +47,7 @@ class Row(BaseModel):
     conversation: str = Field(min_length=1, max_length=200)
     turn: int = Field(1, ge=1)
     arrival_s: float = Field(ge=0, allow_inf_nan=False)
-    class_: str = Field(alias="class", min_length=1, max_length=60)
+    class_: ClassOfRows = Field(alias="class", min_length=1, max_length=LONGEST_CLASS)
     tenant: str = ""
     messages: tuple[Message, ...] = Field(min_length=1)
     max_tokens: int = Field(ge=1)

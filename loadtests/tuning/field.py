@@ -44,7 +44,7 @@ class Goal:
         return self.label or self.name
 
     def told(self, effect: float) -> str:
-        return f"×{math.exp(effect):.2f}" if self.scale == "ratio" else f"{100 * effect:+.1f} points".replace("-", "−")
+        return told_effect(effect, self.scale)
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,12 @@ class Field:
         return float((self.worths(name) > self.worths(self.leader)).mean())
 
     def known(self, name: str) -> bool:
-        return bool(self.boots.get(name)) or self.predicted(name) is not None
+        return self.measured(name) or self.predicted(name) is not None
+
+    def measured(self, name: str) -> bool:
+        """Boots of its own told of every goal to improve: what is only believed of anybody is no figure of it."""
+        told = {one.goal for one in self.observations if one.runner == name and not math.isnan(one.effect)}
+        return all(goal.name in told for goal in self.rules.improve)
 
     def may_run(self, name: str) -> bool:
         """Every boot got there, and no goal is shown to be broken."""
@@ -316,7 +321,10 @@ class Field:
     def figures(self, name: str) -> str:
         one = self.score(name)
         if not self.known(name):
-            return "neither run nor predicted"
+            boots = self.boots.get(name)
+            return (
+                f"not told of by its {boots} boot{'' if boots == 1 else 's'}" if boots else "neither run nor predicted"
+            )
         behind = (
             f"over {one.boots} boot{'' if one.boots == 1 else 's'}" if one.boots else "as predicted, without a boot"
         )
@@ -352,6 +360,11 @@ class Field:
             return f"{said} and is measured"
         gains = ", ".join(f"{one} by {self.told(self.gain(one))}" for one in rest)
         return f"{said}; expected to gain on it: {gains}"
+
+
+def told_effect(effect: float, scale: Literal["ratio", "difference"]) -> str:
+    """Better above ×1.00, or above 0 points."""
+    return f"×{math.exp(effect):.2f}" if scale == "ratio" else f"{100 * effect:+.1f} points".replace("-", "−")
 
 
 def in_worlds(one: Posterior, normals: Floats) -> Floats:

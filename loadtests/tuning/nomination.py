@@ -46,11 +46,12 @@ def nominate(
     *,
     anyone: bool = False,
 ) -> Winner:
-    """The runner that is worth most, of those with boots of their own that aren't shown to break a goal; ties within
+    """The runner that is worth most, of those that boots of their own measured in every goal to improve, and that
+    aren't shown to break a goal; ties within
     the noise of the difference go to the smaller ``mean_k``. No speculation wins where nobody is worth more than
     nothing, unless ``anyone`` (the brief's rule "best-candidate"). Errors as in ``next_round``."""
     field = Field(rules, runners, list(observations), predictions)
-    able = [one.name for one in field.runners if field.boots.get(one.name) and field.may_run(one.name)]
+    able = [one.name for one in field.runners if field.measured(one.name) and field.may_run(one.name)]
     better = [one for one in able if anyone or field.expected(one) > 0]
     if not better:
         return Winner(None, None, None, None, (), field.standings, nobody(field, able))
@@ -103,7 +104,9 @@ def optimism(field: Field, names: Sequence[str]) -> float:
 
 def nobody(field: Field, able: Sequence[str]) -> str:
     if not able:
-        return "No speculation wins: no candidate has a boot of its own that keeps every goal."
+        return (
+            "No speculation wins: no candidate has boots of its own that tell of every goal to improve and break none."
+        )
     best = min(able, key=field.rank)
     return f"No speculation wins: nobody is better, {best} comes closest with {field.figures(best)}."
 

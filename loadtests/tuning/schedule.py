@@ -12,7 +12,9 @@ from typing import Any
 
 from loadtests.configurations import LONGEST_DRAFT, Speculative
 
-TEXT = re.compile(r"[1-9][0-9]*x[0-9]+(?:-[1-9][0-9]*x[0-9]+)*")
+# No number of it has more digits than any that may stand there, with one to spare.
+TEXT = re.compile(r"[1-9][0-9]{0,6}x[0-9]{1,3}(?:-[1-9][0-9]{0,6}x[0-9]{1,3})*")
+LONGEST_QUOTE = 200  # characters
 MOST_RUNNING = 100_000
 
 
@@ -57,7 +59,8 @@ class Schedule:
     def parse(cls, text: str) -> "Schedule":
         """The inverse of ``text``. Raises BadSchedule for any other way to write it."""
         if not TEXT.fullmatch(text):
-            raise BadSchedule(f"{text!r} is no schedule: write lo x K, joined by hyphens, as in 1x8-5x2-17x0")
+            shown = text if len(text) <= LONGEST_QUOTE else f"{text[:LONGEST_QUOTE]}…"
+            raise BadSchedule(f"{shown!r} is no schedule: write lo x K, joined by hyphens, as in 1x8-5x2-17x0")
         pairs = [tuple(int(number) for number in one.split("x")) for one in text.split("-")]
         found = cls.of((lo, k) for lo, k in pairs)
         if found.text != text:

@@ -3,21 +3,24 @@
 import json
 import multiprocessing
 import time
+from collections.abc import Sequence
 from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
-from decisions.commands.directories import Boot as KeptBoot
-from decisions.commands.directories import Place as KeptPlace
+from decisions.commands.boots import Boot as KeptBoot
+from decisions.commands.boots import Place as KeptPlace
 from decisions.commands.directories import evidence_in
 from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of
 from decisions.rules.verdict import verdict
 from loadtests.evidence.directories import KeptTrial
 from loadtests.evidence.manifest import Digests, Manifest, counters_around, this_client, timestamp
-from loadtests.evidence.records import records_table
+from loadtests.evidence.plans import Plan
+from loadtests.evidence.records import RequestRecord, records_table
 from loadtests.simulator.model import EngineModel, changed
 from tests.benchmarks import decision, decision_fleet
 from tests.benchmarks.decision_fleet import trials
@@ -109,9 +112,21 @@ def kept(place: Place, drafter: Drafter | None) -> KeptBoot:
         neighbour_cpu_share=0.0,
         client=this_client(["test"]),
     )
-    found = KeptTrial(Path(), manifest, "0" * 64, len(run.records), records_table(run.records))
+    found = KeptTrial(Path(), manifest, "0" * 64, level(), plan_of(run.records), records_table(run.records))
     name = f"k{place.k}" if place.k else None
     return KeptBoot(KeptPlace(place.purpose, place.pair, place.arm, name), [found])
+
+
+def plan_of(records: Sequence[RequestRecord]) -> Plan:
+    count = len(records)
+    return Plan(
+        document={},
+        request_ids=pa.array([one.request_id for one in records]),
+        rows=np.array([one.row for one in records]),
+        row_keys=np.arange(count, dtype=np.uint64),
+        planned_ns=np.array([one.planned_ns for one in records]),
+        give_up_ns=np.full(count, -1),
+    )
 
 
 def all_places(number: int) -> list[Place]:

@@ -12,8 +12,9 @@ import time
 from pathlib import Path
 from typing import Any
 
+from decisions.commands.boots import Place
 from decisions.commands.compare import arms_in, brief_in
-from decisions.commands.directories import Place, evidence_in
+from decisions.commands.directories import evidence_in
 from decisions.rules.brief import Brief, parse_brief
 from decisions.rules.verdict import verdict_content
 from loadtests.canonical import canonical, digest
@@ -29,6 +30,9 @@ from loadtests.evidence.manifest import (
 from loadtests.evidence.records import RequestRecord, records_content
 from loadtests.evidence.summary import summarise
 from loadtests.statistics.order import A_A_ARMS, ARMS, arm_orders
+from loadtests.traffic.arrivals import derived_seed
+from loadtests.traffic.plan import level_times_ns
+from loadtests.traffic.planned import plan_document
 
 ROOT = Path(__file__).resolve().parents[2]
 RESULTS = ROOT / "docs" / "benchmarks"
@@ -36,7 +40,8 @@ PAIRS, LEVELS = 4, ("quiet", "peak")
 # Held-out and noise floor, two arms each.
 TRIALS = PAIRS * len(LEVELS) * 4
 RECORDS = 1_000_000
-A_TRIAL = RECORDS // TRIALS
+# A trial draws how many: enough that together they are a million.
+A_TRIAL = round(1.002 * RECORDS / TRIALS)
 WINDOW_S = 300.0
 MOST_S, MOST_MB = 3.0, 1_000.0
 NANOSECONDS = 1_000_000_000
@@ -104,12 +109,13 @@ def luck(*of: int) -> float:
     return mixed / 2**32
 
 
-def record(pair: int, level: str, number: int, speed: float, fingerprint: str) -> RequestRecord:
-    """Every column has a value, and the digests don't compress."""
-    planned = round(number * WINDOW_S / A_TRIAL * NANOSECONDS)
+def record(place: Place, level: str, number: int, planned: int, speed: float, fingerprint: str) -> RequestRecord:
+    """Every column that can have one has a value, and the digests don't compress."""
+    pair = place.pair
     alone = 0.5 + 6.5 * luck(pair, LEVELS.index(level), number) ** 2
     last = planned + round(speed * alone * NANOSECONDS)
-    row = pair * A_TRIAL + number
+    row = (pair * len(LEVELS) + LEVELS.index(level)) * 2 * A_TRIAL + number
+    told = acceptance(number) if place.arm == "candidate" else None
     return RequestRecord(
         request_id=f"{level}-{row:07d}",
         row=row,
@@ -129,10 +135,10 @@ def record(pair: int, level: str, number: int, speed: float, fingerprint: str) -
         finish_reason="stop",
         output_tokens=64 + number % 100,
         chunks=60 + number % 4,
-        rounds=30 + number % 9,
-        draft_tokens=120 + number % 5,
-        accepted_tokens=34 + number % 3,
-        accepted_histogram=[10, 5, 5, number % 10],
+        rounds=sum(told) if told else None,
+        draft_tokens=4 * sum(told) if told else None,
+        accepted_tokens=sum(kept * rounds for kept, rounds in enumerate(told)) if told else None,
+        accepted_histogram=told,
         output_sha256=digest(f"{row} {speed}".encode()),
         error=None,
         fingerprint=fingerprint,
@@ -140,11 +146,17 @@ def record(pair: int, level: str, number: int, speed: float, fingerprint: str) -
     )
 
 
+def acceptance(number: int) -> list[int]:
+    return [10, 5, 5, number % 10]
+
+
 def write(brief: Brief, place: Place, level: str, number: int, directory: Path) -> None:
     """One trial, in the layout of ``draftproof replay`` and ``draftproof simulate``."""
     configuration = brief.configuration(place.candidate or "baseline").digest
     speed = (0.8 if place.arm == "candidate" else 1.0) * (1 + 0.01 * luck(number))
-    records = [record(place.pair, level, one, speed, configuration) for one in range(A_TRIAL)]
+    seed = derived_seed(place.purpose, place.pair, level)
+    times = level_times_ns(brief.level(level), seed=seed, recorded_ns=())
+    records = [record(place, level, one, at, speed, configuration) for one, at in enumerate(times)]
     tokens = sum(one.output_tokens or 0 for one in records)
     difference = {
         "vllm:generation_tokens_total": float(tokens),
@@ -152,12 +164,19 @@ def write(brief: Brief, place: Place, level: str, number: int, directory: Path) 
         "vllm:prefix_cache_hits_total": 2e5,
         "vllm:num_preemptions_total": 0.0,
     }
-    plan = canonical({"requests": [[one.request_id, one.row, one.prompt_sha256, one.planned_ns] for one in records]})
+    if place.arm == "candidate":
+        drafted = [("num_drafts", "rounds"), ("num_draft_tokens", "draft_tokens")]
+        drafted += [("num_accepted_tokens", "accepted_tokens")]
+        counted = {name: float(sum(getattr(one, told) or 0 for one in records)) for name, told in drafted}
+        difference |= {f"vllm:spec_decode_{name}_total": one for name, one in counted.items()}
+    requests = [[one.request_id, one.row, one.prompt_sha256, one.planned_ns] for one in records]
+    plan = canonical(plan_document(brief.level(level)) | {"requests": requests})
     content = records_content(records)
     summary = summarise(records, window_s=WINDOW_S)
     manifest = Manifest(
         evidence_class="measured",
         level=brief.level(level).model_dump(mode="json"),
+        base_url="http://127.0.0.1:8000/v1",
         model="target",
         started_at=timestamp((1_800_000_000 + 3_600 * number) * NANOSECONDS),
         window_s=WINDOW_S,
@@ -167,7 +186,8 @@ def write(brief: Brief, place: Place, level: str, number: int, directory: Path) 
         planned=summary["planned"],
         statuses=summary["statuses"],
         lag_ms=summary["lag_ms"],
-        fingerprints={configuration: A_TRIAL},
+        fingerprints={configuration: len(records)},
+        seeds={"segment": seed},
         engine={"server_id": f"{place.name}", "kv_cache_tokens": 90_000},
         counters=counters_around(dict.fromkeys(difference, 0.0), difference),
         client=this_client(["benchmark"]),

@@ -506,7 +506,7 @@ def test_a_plan_that_is_none(evidence: Path, tmp_path: Path) -> None:
     plan = root / "candidate" / "boot-001" / "quiet" / "plan.json"
     plan.unlink()
     plan.write_bytes(b"{}")
-    assert refused(root) == f"{AT}/plan.json is no plan of a trial"
+    assert refused(root) == f"{AT}/plan.json is no plan of a trial: it lists no requests"
 
 
 def changed_brief(evidence: Path, tmp_path: Path, **changes: Any) -> str:
@@ -531,11 +531,24 @@ def test_other_traffic_and_other_loads(evidence: Path, tmp_path: Path) -> None:
 def test_a_level_is_known_by_its_load_where_it_has_another_name(evidence: Path, tmp_path: Path) -> None:
     """``draftproof replay`` calls a level by its arrival process."""
 
-    def unnamed(manifest: Manifest, records: Records) -> Records:
-        manifest["level"]["name"] = "poisson"
-        return records
+    root = copied(evidence, tmp_path)
+    for place in root.glob("*/boot-*/*"):
+        renamed(place, "poisson")
+    assert judged(root)["verdict"] == "PASS"
 
-    assert judged(planted(evidence, tmp_path / "copy", "*/boot-*/*", unnamed))["verdict"] == "PASS"
+
+def renamed(place: Path, level: str) -> None:
+    """As if the trial's level had another name: in its plan, its records and its manifest."""
+    manifest = json.loads((place / "manifest.json").read_bytes())
+    plan = canonical(json.loads((place / "plan.json").read_bytes()) | {"level": level})
+    records = records_of(read_records(place / "records.parquet"))
+    content = records_content([replace(one, level=level) for one in records])
+    manifest["level"]["name"] = level
+    manifest["digests"] |= {"plan": digest(plan), "records": digest(content)}
+    written = {"plan.json": plan, "records.parquet": content, "manifest.json": canonical(manifest)}
+    for name, one in written.items():
+        (place / name).unlink()
+        (place / name).write_bytes(one)
 
 
 def test_no_brief_and_no_such_nominee(evidence: Path, tmp_path: Path) -> None:
@@ -744,12 +757,244 @@ def test_arms_the_other_way_are_called_that(evidence: Path) -> None:
 
 
 def test_two_levels_of_one_load_need_their_names(evidence: Path, tmp_path: Path) -> None:
-    def unnamed(manifest: Manifest, records: Records) -> Records:
-        manifest["level"]["name"] = "poisson"
-        return records
-
-    root = planted(evidence, tmp_path / "copy", "candidate/boot-001/quiet", unnamed)
+    root = copied(evidence, tmp_path)
+    renamed(root / "candidate" / "boot-001" / "quiet", "poisson")
     twice = changed_brief(root, tmp_path, levels=[QUIET, BUSY, QUIET | {"name": "night"}])
     assert refused(root, "--brief", twice) == (
         f"{AT} ran level poisson, and the brief has 2 levels with this load, none of that name: quiet, night"
     )
+
+
+def planned_anew(place: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another plan of a trial, with records of its rows and ids, and a manifest that names both."""
+    plan = json.loads((place / "plan.json").read_bytes())
+    change(plan)
+    manifest = json.loads((place / "manifest.json").read_bytes())
+    records = records_of(read_records(place / "records.parquet"))
+    told = zip(records, plan["requests"], strict=True)
+    content = records_content([replace(one, request_id=request[0], row=request[1]) for one, request in told])
+    manifest["digests"] |= {"plan": digest(canonical(plan)), "records": digest(content)}
+    written = {"plan.json": canonical(plan), "records.parquet": content, "manifest.json": canonical(manifest)}
+    for name, one in written.items():
+        (place / name).unlink()
+        (place / name).write_bytes(one)
+
+
+def renumbered(plan: dict[str, Any]) -> None:
+    for request in plan["requests"]:
+        request[1] += 10_000
+
+
+def test_a_pair_that_is_another_ones_rows_under_new_numbers_is_refused(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    for arm in ("baseline", "candidate"):
+        for number, level in ((number, level) for number in (1, 2) for level in ("quiet", "busy")):
+            if number == 2:
+                shutil.rmtree(root / arm / "boot-002" / level)
+                shutil.copytree(root / arm / "boot-001" / level, root / arm / "boot-002" / level)
+                planned_anew(root / arm / "boot-002" / level, renumbered)
+    assert refused(root) == (
+        "ROOT/baseline/boot-002/busy/plan.json: 100.0 % of its requests are those of other rows under another number: "
+        "a part has each of its rows once"
+    )
+
+
+def test_a_row_has_one_text_in_every_plan(evidence: Path, tmp_path: Path) -> None:
+    def other_text(plan: dict[str, Any]) -> None:
+        plan["requests"][3][2] = "e" * 64
+
+    root = copied(evidence, tmp_path)
+    planned_anew(root / "candidate" / "boot-002" / "busy", other_text)
+    said = refused(root)
+    assert re.fullmatch(
+        r"ROOT/\S+/boot-002/busy/plan.json: row \d+ has another SHA-256 than in ROOT/\S+/boot-002/busy/plan.json: both "
+        "are of one part of the traffic",
+        said,
+    ), said
+
+
+def drafting(manifest: Manifest, records: Records) -> Records:
+    return [replace(records[0], rounds=3, draft_tokens=12, accepted_tokens=4), *records[1:]]
+
+
+def counting_drafts(manifest: Manifest, records: Records) -> Records:
+    for part in ("after", "difference"):
+        manifest["counters"][part]["vllm:spec_decode_num_drafts_total"] = 7.0
+    manifest["counters"]["before"]["vllm:spec_decode_num_drafts_total"] = 0.0
+    return records
+
+
+def started_with(*words: str) -> Fault:
+    def command(manifest: Manifest, records: Records) -> Records:
+        manifest["engine"]["command"] = ["python", "-m", "vllm.entrypoints.openai.api_server", *words]
+        return records
+
+    return command
+
+
+WITHOUT = "a baseline is a server that was started without speculation"
+
+
+@pytest.mark.parametrize(
+    ("arm", "fault", "said"),
+    [
+        (
+            "baseline",
+            drafting,
+            rf"records.parquet: request \S+: draft_tokens is 12, and the trial is of the baseline: {WITHOUT}",
+        ),
+        (
+            "baseline",
+            counting_drafts,
+            "manifest.json: counters: vllm:spec_decode_num_drafts_total is 7, and the trial is of the baseline: "
+            f"{WITHOUT}",
+        ),
+        (
+            "control",
+            started_with("--speculative-config", "{}"),
+            f"manifest.json: engine.command starts speculation, and the trial is of the control: {WITHOUT}",
+        ),
+        (
+            "candidate",
+            started_with(),
+            "manifest.json: engine.command starts no speculation, and the trial is a candidate's",
+        ),
+    ],
+)
+def test_each_arm_is_what_it_is_called(arm: str, fault: Fault, said: str, evidence: Path, tmp_path: Path) -> None:
+    root = planted(evidence, tmp_path / "copy", f"{arm}/boot-002/busy", fault)
+    found = refused(root)
+    assert re.fullmatch(f"ROOT/{arm}/boot-002/busy/{said}", found), found
+
+
+def measured_elsewhere(manifest: Manifest, records: Records) -> Records:
+    manifest |= {"evidence_class": "measured", "base_url": "http://127.0.0.1:8000", "engine": {"server_id": "s"}}
+    return records
+
+
+def test_nobody_measures_an_engine_that_the_brief_calls_simulated(evidence: Path, tmp_path: Path) -> None:
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", measured_elsewhere)
+    assert refused(root) == (
+        "ROOT/candidate/boot-002/busy/manifest.json: evidence_class is measured, and the brief's configuration runs a "
+        "simulated engine"
+    )
+
+
+def test_two_measurements_never_take_the_same_nanoseconds(evidence: Path, tmp_path: Path) -> None:
+    """A copy, under another server's name."""
+
+    def replayed(manifest: Manifest, records: Records) -> Records:
+        manifest |= {"base_url": "http://127.0.0.1:8000", "evidence_class": "imported", "engine": {}}
+        return [replace(one, server_queue_ms=None) for one in records]
+
+    def copy(manifest: Manifest, records: Records) -> Records:
+        return [replace(one, output_sha256="a" * 64) for one in replayed(manifest, records)]
+
+    root = copied(evidence, tmp_path)
+    shutil.rmtree(root / "control" / "boot-001" / "quiet")
+    shutil.copytree(root / "control-of" / "boot-001" / "quiet", root / "control" / "boot-001" / "quiet")
+    planted(root, root, "control-of/boot-001/quiet", replayed)
+    planted(root, root, "control/boot-001/quiet", copy)
+    assert refused(root) == (
+        "ROOT/control/boot-001/quiet/records.parquet: every answer took the same nanoseconds as in "
+        "ROOT/control-of/boot-001/quiet/records.parquet: one is a copy of the other"
+    )
+
+
+def other_memory(manifest: Manifest, records: Records) -> Records:
+    manifest["engine"]["kv_cache_tokens"] += 16
+    return records
+
+
+def test_one_server_tells_one_start(evidence: Path, tmp_path: Path) -> None:
+    assert refused(planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", other_memory)) == (
+        "ROOT/candidate/boot-002/quiet/manifest.json: engine.kv_cache_tokens is another than in "
+        "ROOT/candidate/boot-002/busy/manifest.json, and the server is the same"
+    )
+
+
+def told_dead(manifest: Manifest, records: Records) -> Records:
+    manifest |= {"died": "the engine died during level busy (exit 137)", "counters": None}
+    manifest |= {"neighbour_cpu_share": None, "warm_up": {"planned": 4, "completed": 3, "errors": ["failed: why"]}}
+    return records
+
+
+def one_failed(manifest: Manifest, records: Records) -> Records:
+    """Long before the last answer came."""
+    return [replace(failed(records[0]), output_tokens=None), *records[1:]]
+
+
+@pytest.mark.parametrize("shows", [lambda manifest, records: records, one_failed])
+def test_a_death_that_no_request_shows_excuses_nothing(shows: Fault, evidence: Path, tmp_path: Path) -> None:
+    def dead(manifest: Manifest, records: Records) -> Records:
+        return shows(manifest, told_dead(manifest, records))
+
+    document = judged(planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", dead))
+    answers = {one["id"]: one["ok"] for one in document["validity"]}
+    assert (answers["warm-up"], answers["engine-tokens"], answers["neighbours"]) == (False, None, None)
+    assert document["verdict"] == "INVALID"
+
+
+def test_a_death_excuses_no_counter_below_the_answers(evidence: Path, tmp_path: Path) -> None:
+    def dead(manifest: Manifest, records: Records) -> Records:
+        counted = manifest["counters"]
+        records = dead_halfway(manifest, records)
+        manifest["counters"] = counted
+        engine_counts(manifest, "vllm:generation_tokens_total", 5)
+        return records
+
+    document = judged(planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", dead))
+    assert "engine-tokens" in failed_checks(document)
+
+
+def test_what_is_missing_before_a_death_stays_missing(evidence: Path, tmp_path: Path) -> None:
+    def silent(manifest: Manifest, records: Records) -> Records:
+        manifest |= {"neighbour_cpu_share": None}
+        return records
+
+    root = planted(evidence, tmp_path / "copy", "candidate/boot-002/busy", dead_halfway)
+    document = judged(planted(root, root, "candidate/boot-002/quiet", silent))
+    assert [one["ok"] for one in document["validity"] if one["id"] == "neighbours"] == [None]
+
+
+def test_a_candidate_that_never_drafted_passes_nothing(evidence: Path, tmp_path: Path) -> None:
+    def undrafted(manifest: Manifest, records: Records) -> Records:
+        for name in [name for name in manifest["counters"]["difference"] if name.startswith("vllm:spec_decode")]:
+            engine_counts(manifest, name, 0)
+        nothing: dict[str, Any] = {"rounds": 0, "draft_tokens": 0, "accepted_tokens": 0, "accepted_histogram": None}
+        return [replace(one, **nothing) for one in records]
+
+    assert refused(planted(evidence, tmp_path / "copy", "candidate/boot-*/*", undrafted)) == (
+        "the candidate drafted no token in any held-out trial, so what was measured is no speculation: look in its "
+        "engine's log for why none was proposed, and measure again"
+    )
+
+
+def test_two_boots_of_one_number_are_refused(evidence: Path, tmp_path: Path) -> None:
+    root = copied(evidence, tmp_path)
+    (root / "candidate" / "boot-002").rename(root / "candidate" / "boot-1")
+    assert refused(root) == "ROOT/candidate: boot-001 and boot-1 have one number: name them so that their order is told"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"rule": {"seed": 5, "confidence": 0.500001}},
+            "rule.confidence: 0.500001 is below 0.8: more than one in five would be decided by chance",
+        ),
+        (
+            {"deadlines": {"all": {"first_token_s": 2, "completion_s": 6}}},
+            "deadlines.all: 'all' stands for all classes",
+        ),
+        ({"levels": [QUIET, BUSY | {"warm_up_s": True}]}, "levels.1.warm_up_s: Input should be a valid number"),
+        ({"peak": ""}, "level '' is used but not among the levels"),
+    ],
+)
+def test_numbers_and_names_of_a_brief_have_bounds(
+    change: dict[str, Any], said: str, evidence: Path, tmp_path: Path
+) -> None:
+    path = changed_brief(evidence, tmp_path, **change)
+    found = refused(evidence, "--brief", path)
+    assert found.startswith(f"{path} is no brief: ")
+    assert said in found

@@ -115,7 +115,7 @@ def test_a_brief_is_read_with_the_checkpoints_of_a_directory(tmp_path: Path) -> 
     candidates = [{"name": "block", "speculative": BLOCK | {"drafter": DRAFTER}}]
     brief = written(tmp_path, candidates=candidates)
     blind = lint(brief)
-    assert (blind.exit_code, rules(blind)) == (0, ["drafter-not-checked", "dflash-cpu-norm"])
+    assert (blind.exit_code, rules(blind)) == (0, ["drafter-not-checked", "dflash-cpu-norm", "sampled-on-cpu"])
     digests = {name: DRAFTER[name] for name in ("weights_sha256", "tokenizer_sha256")}
     checkpoint(tmp_path / "models" / "drafter", CONFIG | {"dflash_config": {"block_size": 4}}, digests)
     seen = lint(brief, "--models", str(tmp_path / "models"))

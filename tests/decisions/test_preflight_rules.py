@@ -135,6 +135,7 @@ CASES: dict[str, tuple[Case, Case]] = {
     ),
     "drafter-not-checked": ((DFLASH, {"drafter": None}), (DFLASH, {})),
     "dflash-cpu-norm": ((DFLASH, {"on": "cpu"}), (DFLASH, {"on": "cpu", "drafter": CheckpointFacts(layers=1)})),
+    "sampled-on-cpu": ((NGRAM, {"on": "cpu"}), (NGRAM, {})),
     "suffix-package": ((method("suffix"), {}), (NGRAM, {})),
     "openmp-preload": (
         (NGRAM, {"on": "cpu", "runtime": {"engine": "remote"}}),
@@ -334,7 +335,7 @@ def test_what_is_refused_comes_first_and_the_same_of_one_family_once() -> None:
     said = preflight(a_brief(baseline=baseline, candidates=[], search=[family]), known)
     assert [(one.rule, one.of, one.where) for one in said] == [
         (rule, "family block", "search.0.speculative")
-        for rule in ("above-trained-block", "drafter-not-checked", "dflash-cpu-norm", "schedule-zero")
+        for rule in ("above-trained-block", "drafter-not-checked", "dflash-cpu-norm", "sampled-on-cpu", "schedule-zero")
     ]
 
 

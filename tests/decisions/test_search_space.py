@@ -314,3 +314,25 @@ def test_the_demo_has_a_brief_that_searches(route: Route, engineer: Account) -> 
         *("ngram-k1", "ngram-k2", "ngram-k4", "ngram-k8", "ngram-s1x8-2x4-4x1")
     ]
     assert draft.document.races
+
+
+def test_one_setting_under_two_names_is_refused() -> None:
+    twice = "search.0: schedule 1x8-5x2 stands there twice: leave one out"
+    steps = [{"lo": 1, "hi": 4, "k": 8}, {"lo": 5, "k": 2}]
+    assert problems({"schedules": {"fixed": ["1x8-5x2", steps]}}) == [twice]
+    written = {"name": "mine", "speculative": NGRAM | {"num_speculative_tokens": 4}}
+    assert problems(candidates=[written]) == ["mine and ngram-k4 have the same setting: leave one out"]
+    ranges = {"num_speculative_tokens": 4, "num_speculative_tokens_per_batch_size": [[1, 4, 4], [5, 16, 4]]}
+    scheduled = {"name": "mine", "speculative": NGRAM | ranges}
+    assert problems(candidates=[scheduled]) == ["mine and ngram-k4 have the same setting: leave one out"]
+
+
+def test_a_candidate_that_never_drafts_is_refused() -> None:
+    idle = {"num_speculative_tokens": 4, "num_speculative_tokens_per_batch_size": [[1, 16, 0]]}
+    (problem,) = problems(candidates=[{"name": "idle", "speculative": NGRAM | idle}])
+    assert problem.startswith("candidate idle never drafts: K is 0 at every batch up to")
+
+
+def test_shapes_are_named_in_the_words_of_the_file() -> None:
+    assert problems({"draft_lengths": 4}) == ["search.0.draft_lengths: write a list"]
+    assert problems({"speculative": "ngram"}) == ["search.0.speculative: write a mapping of fields"]

@@ -1,6 +1,7 @@
 """Files of a trial that deny each other are named with the request or field; what we write ourselves never is."""
 
 import json
+import random
 import re
 from collections.abc import Callable
 from dataclasses import replace
@@ -9,14 +10,18 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from config.cli import main
 from loadtests.canonical import canonical, digest
 from loadtests.evidence.contradictions import check_told
-from loadtests.evidence.directories import UnusableEvidence, boots_in, kept_trial
-from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of
+from loadtests.evidence.directories import KeptTrial, UnusableEvidence, boots_in, kept_trial
+from loadtests.evidence.plans import BadPlan, read_plan
+from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of, records_table
 from loadtests.traffic.levels import Level
-from loadtests.traffic.rows import Row
+from loadtests.traffic.planned import PlannedRequest, plan_content, plan_document
+from loadtests.traffic.rows import Message, Row
 
 S = 1_000_000_000
 LEVEL = {"name": "peak", "arrival": {"process": "poisson", "rate": 4}, "duration_s": 5, "drain_s": 60, "warm_up_s": 1}
@@ -47,7 +52,7 @@ def trial(traffic: Path, tmp_path: Path) -> Path:
 
 def check(path: Path) -> None:
     found = kept_trial(path)
-    check_told(found, Level.model_validate(found.manifest.level))
+    check_told(found)
 
 
 def said(path: Path) -> str:
@@ -106,6 +111,26 @@ def test_what_the_client_writes_denies_itself_nowhere(
     check(tmp_path / "out")
 
 
+def test_a_replay_with_a_think_time_moves_its_later_turns(server_process: Any, tmp_path: Path) -> None:
+    """From answer to answer; a turn that left at any other time was not planned so."""
+    rows = [a_row(n).model_copy(update={"conversation": "one", "turn": n + 1, "arrival_s": 0.02 * n}) for n in range(4)]
+    rows = [row.model_copy(update={"messages": (Message(role="user", content="plain-answer"),)}) for row in rows]
+    path = tmp_path / "traffic.jsonl"
+    path.write_bytes(b"".join(row.content + b"\n" for row in rows))
+    where = ["--base-url", server_process.base_url, "--model", "hostile", "--out", str(tmp_path / "out")]
+    words = ["replay", "--traffic", str(path), *where, "--think-time", "0.1", "--duration", "3"]
+    result = CliRunner().invoke(main, words)
+    assert result.exit_code == 0, result.output
+    check(tmp_path / "out")
+    records = records_in(tmp_path / "out")
+    assert records[1].planned_ns == (records[0].ended_ns or 0) + S // 10
+    at = records[1].planned_ns - 7_000_000
+    records[1] = replace(records[1], planned_ns=at, due_ns=at, sent_ns=at)
+    manifest = manifest_in(tmp_path / "out")
+    write(tmp_path / "out", manifest, records)
+    assert said(tmp_path / "out") == (f"records.parquet: request r-00001: planned_ns {at} isn't that of plan.json")
+
+
 def earlier(name: str, by_ns: int) -> Callable[[RequestRecord], RequestRecord]:
     return lambda one: replace(one, **{name: getattr(one, name) - by_ns})
 
@@ -155,6 +180,54 @@ FORGED = {
         told(accepted_tokens=9, draft_tokens=8),
         "accepted_tokens 9 are more than draft_tokens 8",
     ),
+    "another row": (told(row=777), r"row 777 isn't the one that plan.json plans"),
+    "a planned time of its own": (
+        told(planned_ns=4 * S, due_ns=4 * S),
+        "planned_ns 4000000000 isn't that of plan.json",
+    ),
+    "of the window and called warm-up": (told(warm_up=True), "warm_up is true, and it was planned within the window"),
+    "another level": (told(level="quiet"), "its level isn't peak, that of its plan"),
+    "the class of all": (
+        told(class_="all"),
+        "its class is 'all', which stands for all classes together: give the class another name",
+    ),
+    "completed with an error": (told(error="it broke"), "status is completed, and error says why it isn't"),
+    "sent and never ended": (
+        told(status="timed_out", ended_ns=None),
+        r"status is timed_out, sent_ns \d+ is told, and ended_ns is missing",
+    ),
+    "sent and not sent": (told(status="not_sent"), r"status is not_sent, and sent_ns \d+ is told"),
+    "completed after the drain": (
+        told(ended_ns=68 * S),
+        "status is completed, and ended_ns 68000000000 lies after the end of the drain, 66000000000",
+    ),
+    "a first token after the drain": (
+        told(status="failed", error="it broke", first_token_ns=68 * S, last_token_ns=68 * S, ended_ns=69 * S),
+        "first_token_ns 68000000000 lies after the end of the drain, 66000000000",
+    ),
+    "a queue that took longer than the answer": (
+        told(server_queue_ms=90_000.0),
+        r"server_queue_ms \+ server_prefill_ms are longer than from sent_ns \d+ to first_token_ns \d+",
+    ),
+    "a decode that took longer than the answer": (
+        told(server_decode_ms=90_000.0),
+        r"server_queue_ms \+ server_prefill_ms \+ server_decode_ms are longer than from sent_ns \d+ to "
+        r"last_token_ns \d+",
+    ),
+    "a decode that took less in virtual time": (
+        told(server_decode_ms=0.0),
+        r"server_queue_ms \+ server_prefill_ms \+ server_decode_ms are shorter than from sent_ns \d+ to last_token_ns "
+        r"\d+, and there is no way between",
+    ),
+    "a decode of less than no time": (told(server_decode_ms=-1.0), "server_decode_ms is below 0"),
+    "rounds that no histogram counts": (
+        told(accepted_histogram=[1, 1], rounds=3, accepted_tokens=1),
+        "rounds 3 isn't the sum of accepted_histogram",
+    ),
+    "drafts accepted that no histogram counts": (
+        told(accepted_histogram=[1, 2], rounds=3, accepted_tokens=1),
+        "accepted_tokens 1 isn't what accepted_histogram counts",
+    ),
     "more rounds than tokens": (
         told(rounds=8, output_tokens=7),
         "rounds 8 are more than output_tokens 7: every round gives one at least",
@@ -196,6 +269,8 @@ def test_who_stopped_a_trial_cancels_what_is_open(trial: Path) -> None:
 
 
 GENERATED, PREEMPTED = "vllm:generation_tokens_total", "vllm:num_preemptions_total"
+LATENCY = "vllm:e2e_request_latency_seconds"
+DRAFTED = "vllm:spec_decode_num_draft_tokens_total"
 QUERIES, HITS = "vllm:prefix_cache_queries_total", "vllm:prefix_cache_hits_total"
 
 
@@ -211,7 +286,12 @@ def fields(**changes: Any) -> Callable[[Manifest], None]:
     return lambda manifest: manifest.update(changes)
 
 
-DENIED = {
+def unfinished(manifest: Manifest) -> None:
+    for part in manifest["counters"].values():
+        part.update({name: 0.0 for name in part if name.startswith("vllm:request_success_total")})
+
+
+DENIED: dict[str, tuple[Callable[[Manifest], Any], str]] = {
     "planned": (fields(planned=3), r"planned is 3, and \d+ requests are in records.parquet"),
     "warm-up": (fields(warm_up_requests=0), r"warm_up_requests is 0, and \d+ requests are in records.parquet"),
     "statuses": (
@@ -232,6 +312,52 @@ DENIED = {
     "warm-up of the server": (
         fields(warm_up={"planned": -2, "completed": -2, "errors": []}),
         "warm_up.completed is -2 of -2 planned",
+    ),
+    "warm-up without its errors": (
+        fields(warm_up={"planned": 3, "completed": 2, "errors": []}),
+        "warm_up.completed is 2 of 3 planned, and warm_up.errors has 0",
+    ),
+    "measured on a simulated device": (
+        fields(evidence_class="measured"),
+        "evidence_class is measured, and engine.engine_model is told: that engine is a simulated one",
+    ),
+    "imported from a simulation": (
+        fields(evidence_class="imported", engine={"device": "simulated"}),
+        "evidence_class is imported, and engine.device is simulated: that engine is a simulated one",
+    ),
+    "measured by the simulator": (
+        fields(evidence_class="measured", engine={"command": ["python", "-m", "loadtests.simulator.server"]}),
+        "evidence_class is measured, and engine.command is that of loadtests.simulator.server: that engine is a "
+        "simulated one",
+    ),
+    "measured without a server": (
+        fields(evidence_class="measured", engine={}),
+        "evidence_class is measured, and base_url is missing: no server was asked",
+    ),
+    "fewer drafts than the requests tell": (
+        counters(after={DRAFTED: 1.0}, difference={DRAFTED: 1.0}),
+        rf"counters.difference.{DRAFTED} is 1, and by the records draft_tokens are [\d,]+",
+    ),
+    "more completed than the engine finished": (
+        unfinished,
+        r"counters.difference.vllm:request_success_total is \d, and by the records \d+ completed",
+    ),
+    "latencies that nobody waited for": (
+        counters(after={f"{LATENCY}_sum": 9e6}, before={f"{LATENCY}_sum": 0.0}, difference={f"{LATENCY}_sum": 9e6}),
+        rf"counters.difference.{LATENCY}_sum is 9000000.000 s, and by the records its requests waited [\d.]+ s from "
+        "sent_ns to ended_ns",
+    ),
+    "preemptions in its timeline alone": (
+        fields(engine={"timeline": [{"preemptions": 3}]}),
+        rf"counters.difference.{PREEMPTED} is 0, and engine.timeline has 3",
+    ),
+    "a number in quotes": (
+        lambda manifest: manifest["level"].update(warm_up_s="1"),
+        "level.warm_up_s: Input should be a valid number",
+    ),
+    "a truth for a number": (
+        lambda manifest: manifest["level"].update(warm_up_s=True),
+        "level.warm_up_s: Input should be a valid number",
     ),
     "a difference of its own": (
         counters(difference={PREEMPTED: 4.0}),
@@ -277,3 +403,165 @@ def test_a_gauge_may_fall(trial: Path) -> None:
     )(manifest)
     write(trial, manifest)
     check(trial)
+
+
+def planned_anew(path: Path, change: Callable[[dict[str, Any]], None]) -> None:
+    """Another plan, whose digest the manifest tells."""
+    plan = json.loads((path / "plan.json").read_bytes())
+    change(plan)
+    manifest = manifest_in(path)
+    manifest["digests"]["plan"] = digest(canonical(plan))
+    (path / "plan.json").unlink()
+    (path / "plan.json").write_bytes(canonical(plan))
+    write(path, manifest)
+
+
+def shifted(plan: dict[str, Any]) -> None:
+    plan["requests"] = [[name, row, key, at + S] for name, row, key, at, *_ in plan["requests"]]
+
+
+PLANS: dict[str, tuple[Callable[[dict[str, Any]], Any], str]] = {
+    "another level": (lambda plan: plan.update(level="calm"), "level is 'calm', and by the manifest's level 'peak'"),
+    "another warm-up": (
+        lambda plan: plan.update(warm_up_s=2.0),
+        "warm_up_s is 2, and by the manifest's level 1.0",
+    ),
+    "a request left out": (
+        lambda plan: plan["requests"].pop(),
+        r"\d+ requests are planned, and the manifest's level and seed draw \d+",
+    ),
+    "other times": (
+        lambda plan: plan["requests"][2].__setitem__(3, plan["requests"][2][3] + 1),
+        r"request peak-0-00002 is planned at \d+ ns, and the manifest's level and seed draw \d+",
+    ),
+    "a user who gives up": (
+        lambda plan: plan["requests"][2].__setitem__(4, 5 * S),
+        "request peak-0-00002 is to give up at 5000000000 ns, and the manifest's level and seed draw no time",
+    ),
+    "a row twice": (
+        lambda plan: plan["requests"][2].__setitem__(1, plan["requests"][1][1]),
+        r"row \d+ is planned twice: a trial sends no row twice",
+    ),
+    "an id twice": (
+        lambda plan: plan["requests"][2].__setitem__(0, "peak-0-00001"),
+        "request peak-0-00001 is planned twice",
+    ),
+    "nothing of a plan": (lambda plan: plan.clear(), "is no plan of a trial: it lists no requests"),
+    "junk among the requests": (
+        lambda plan: plan["requests"][2].__setitem__(2, "junk"),
+        "is no plan of a trial: a row's SHA-256 doesn't have 64 hexadecimal digits",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PLANS)
+def test_a_plan_that_its_level_does_not_give_is_refused(name: str, trial: Path) -> None:
+    forge, expected = PLANS[name]
+    planned_anew(trial, forge)
+    assert re.fullmatch(f"plan.json:? {expected}", said(trial)), said(trial)
+
+
+def test_a_plan_whose_seed_nobody_tells_is_refused(trial: Path) -> None:
+    write(trial, manifest_in(trial) | {"seeds": {}})
+    assert said(trial) == (
+        "plan.json: the manifest's seeds tell neither segment nor arrivals: its times can't be drawn again"
+    )
+
+
+def test_requests_that_nobody_planned_and_that_come_twice(trial: Path) -> None:
+    records = records_in(trial)
+    write(trial, manifest_in(trial), [*records, replace(records[0], request_id="more")])
+    assert said(trial) == "records.parquet: request more: plan.json beside it plans no such request"
+    write(trial, manifest_in(trial), [*records, records[-1]])
+    assert said(trial) == f"records.parquet: request {records[-1].request_id}: request_id comes twice"
+
+
+def test_a_level_that_caps_what_is_open(traffic: Path, tmp_path: Path) -> None:
+    path = simulated(traffic, tmp_path / "out", LEVEL | {"max_concurrency": 2}) / "boot-001" / "peak"
+    check(path)
+    records = records_in(path)
+    place = next(place for place, one in enumerate(records) if (one.due_ns or 0) > one.planned_ns + S)
+    waited = records[place]
+    planned = waited.planned_ns
+    records[place] = replace(waited, due_ns=planned, sent_ns=planned)
+    write(path, manifest_in(path), records)
+    assert re.fullmatch(
+        r"records.parquet: request \S+: sent_ns \d+: 2 others were open, and the level allows no more", said(path)
+    ), said(path)
+    late = (waited.due_ns or 0) + 3_000_000
+    records[place] = replace(waited, due_ns=late, sent_ns=late, first_token_ns=late + S)
+    write(path, manifest_in(path), records)
+    assert re.fullmatch(
+        r"records.parquet: request \S+: due_ns \d+ is neither planned_ns \d+ nor when another request ended and its "
+        "slot came free",
+        said(path),
+    ), said(path)
+
+
+def a_row(number: int) -> Row:
+    return Row.model_validate(
+        {
+            "id": f"r-{number}",
+            "conversation": f"c-{number}",
+            "arrival_s": float(number),
+            "class": "chat",
+            "messages": [{"role": "user", "content": f"question {number}"}],
+            "max_tokens": 64,
+        }
+    )
+
+
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> KeptTrial:
+    root = tmp_path_factory.mktemp("kept")
+    traffic = root / "traffic.jsonl"
+    traffic.write_bytes(b"".join(a_row(n).content + b"\n" for n in range(120)))
+    level = LEVEL | {"patience": {"share": 0.3, "after_s": 40}}
+    return kept_trial(simulated(traffic, root / "out", level, "--speculative", NGRAM) / "boot-001" / "peak")
+
+
+CHANGES = st.sampled_from(["row", "planned_ns", "give_up_ns", "warm_up", "level", "request_id"])
+
+
+@given(changed=CHANGES, by=st.integers(1, 10**12), draw=st.randoms(use_true_random=False))
+@settings(max_examples=60, deadline=None)
+def test_whatever_a_record_says_of_its_plan_is_the_plans(
+    kept: KeptTrial, changed: str, by: int, draw: random.Random
+) -> None:
+    """In any order, and one of them changed."""
+    records = records_of(kept.records)
+    draw.shuffle(records)
+    check_told(replace(kept, records=records_table(records)))
+    value = getattr(records[0], changed)
+    other: Any = f"{value}-{by}" if isinstance(value, str) else (value or 0) + by
+    other = not value if isinstance(value, bool) else min(other, 2**31 - 1) if changed == "row" else other
+    records[0] = replace(records[0], **{changed: other})
+    with pytest.raises(UnusableEvidence):
+        check_told(replace(kept, records=records_table(records)))
+
+
+NAMES = st.text("abcdefghijklmnopqrstuvwxyz-0123456789\u00e9\u4e00", min_size=1, max_size=12)
+MOMENTS = st.integers(0, 2**53 - 1)
+
+
+@given(
+    requests=st.lists(st.tuples(NAMES, st.integers(0, 10**9), MOMENTS, st.none() | MOMENTS), min_size=1, max_size=20),
+    patient=st.booleans(),
+)
+def test_a_plan_is_read_back_as_it_was_written(requests: list[tuple[str, int, int, int | None]], patient: bool) -> None:
+    level = Level.model_validate(LEVEL | ({} if patient else {"warm_up_s": 0}))
+    planned = [PlannedRequest(name, row, a_row(row), at, give_up) for name, row, at, give_up in requests]
+    found = read_plan(plan_content(planned, level))
+    assert dict(found.document) == json.loads(canonical(plan_document(level)))
+    assert found.request_ids.to_pylist() == [one.request_id for one in planned]
+    assert found.rows.tolist() == [one.row for one in planned]
+    assert found.planned_ns.tolist() == [one.planned_ns for one in planned]
+    assert found.row_keys.tolist() == [int(digest(one.traffic_row.content)[:16], 16) for one in planned]
+    give_ups = [-1 if one.give_up_ns is None or not patient else one.give_up_ns for one in planned]
+    assert found.give_up_ns.tolist() == give_ups
+
+
+@given(st.binary(max_size=200) | st.from_regex(rb'\{"requests":\[\[.{0,80}\]\],"schema":"draftproof.plan/1"\}'))
+def test_what_is_no_plan_is_refused_and_never_an_error(content: bytes) -> None:
+    with pytest.raises(BadPlan):
+        read_plan(content)

@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections import Counter
 from itertools import pairwise
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -103,6 +104,32 @@ def gap_mean_and_cv(arrival: Arrival) -> tuple[float, float]:
     gaps = [(later - earlier) / NS for earlier, later in pairwise(planned)]
     mean = sum(gaps) / len(gaps)
     return mean, (sum((gap - mean) ** 2 for gap in gaps) / len(gaps)) ** 0.5 / mean
+
+
+@pytest.mark.parametrize(
+    ("arrival", "drawn"),
+    [
+        ({"process": "poisson", "rate": 5}, "197761d0713b23d1a35b0f6673621b7dfe3fff1a8d570d58b3270b3273c8e94d"),
+        (
+            {"process": "gamma", "rate": 5, "cv": 2.5},
+            "fb60b2a54455742aafc4735e6626d5b3eba82c98877872e78a8c1ecf1935505e",
+        ),
+        (
+            {"process": "on-off", "rate": 20, "on_s": 4, "off_s": 6, "rate_off": 1},
+            "5831a2ff9b6590ce8a5a685580e2bd9e097774d5c7802da45fa63c3f1c940c7d",
+        ),
+        (
+            {"process": "ramp", "rate": 2, "rate_to": 9},
+            "4d80411f83510230c54c9e033da02a2146985b377dc7c9b1e824f712e95a2166",
+        ),
+    ],
+)
+def test_what_a_seed_drew_it_draws_for_ever(arrival: dict[str, Any], drawn: str) -> None:
+    """Evidence is held against its plan's seed, years later too."""
+    planned = arrival_times_ns(Arrival(**arrival), duration_s=600, warm_up_s=5, seed=7, recorded_ns=())
+    patience = Patience(share=0.4, after_s=3, spread="exponential")
+    gave_up = give_up_times_ns(patience, planned, seed=7)
+    assert hashlib.sha256(json.dumps([planned, gave_up]).encode()).hexdigest() == drawn
 
 
 def test_rate_and_cv_are_what_they_say() -> None:

@@ -191,8 +191,11 @@ def brief(tmp_path: Path) -> str:
         {"name": "whole", "configuration": BASELINE | {"speculative": SETTING}},
         {"name": "smaller", "configuration": other},
     ]
+    look = {"name": "look", "speculative": {"method": "ngram"}, "draft_lengths": [2, 4], "trained_block": 4}
+    search = [look | {"schedules": {"propose": True}}]
     path = tmp_path / "brief.yaml"
-    path.write_text(yaml.safe_dump({"baseline": BASELINE, "candidates": candidates}), encoding="utf-8")
+    document = {"baseline": BASELINE, "candidates": candidates, "search": search}
+    path.write_text(yaml.safe_dump(document), encoding="utf-8")
     return str(path)
 
 
@@ -212,9 +215,22 @@ def test_the_command_reads_a_candidate_of_a_brief(brief: str, name: str) -> None
     assert json.loads(scheduled.stdout)["num_speculative_tokens_per_batch_size"] == [[1, 8, 4], [9, 16, 1]]
 
 
+def test_the_command_reads_a_candidate_that_a_search_forms(brief: str) -> None:
+    found = run("--engine", "vllm", "--brief", brief, "--candidate", "look-k4")
+    assert json.loads(found.stdout) == SETTING
+    proposed = run("--engine", "vllm", "--brief", brief, "--candidate", "look-s1x4-9x0")
+    assert json.loads(proposed.stdout)["num_speculative_tokens_per_batch_size"] == [[1, 8, 4], [9, 16, 0]]
+    outside = run("--engine", "vllm", "--brief", brief, "--candidate", "look-k3")
+    assert (outside.exit_code, outside.stdout) == (2, "")
+    assert "K = 3 is not among the draft lengths of look" in outside.stderr
+    above = run("--engine", "vllm", "--brief", brief, "--candidate", "look-k4", "--schedule", "1x8-5x2")
+    assert "K = 8 is above the drafter's trained block of 4" in above.stderr
+
+
 @pytest.mark.parametrize(
     ("more", "said"),
     [
+        (["--engine", "vllm", "--schedule", "1x" + "9" * 5_000], "is no schedule: write lo x K"),
         (["--engine", "sglang", "--schedule", "1x4-9x0"], "SGLang changes K at run time for EAGLE and EAGLE3 alone"),
         (["--engine", "vllm", "--schedule", "9x1"], "a schedule starts at 1 running sequence, not at 9"),
         (["--engine", "vllm", "--schedule", "1:9"], "is no schedule: write lo x K"),
@@ -232,7 +248,7 @@ def test_what_the_command_cant_read_is_said(setting: str, brief: str, tmp_path: 
     said = {
         "say --max-num-seqs": run("--engine", "vllm", "--speculative", setting),
         "say either --brief with --candidate, or": run("--engine", "vllm", "--brief", brief),
-        "has no candidate k; it has ngram-4, whole, smaller": run(
+        "has no candidate k; it has ngram-4, whole, smaller, look-k2, look-k4": run(
             "--engine", "vllm", "--brief", brief, "--candidate", "k"
         ),
         "candidate smaller differs from the baseline in more than the speculative setting: arguments.max_num_seqs": run(

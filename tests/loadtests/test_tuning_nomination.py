@@ -88,7 +88,8 @@ def test_without_a_boot_nobody_wins() -> None:
     found = nominate(RULES, RUNNERS, [], {})
 
     assert found.runner is None
-    assert found.reason == "No speculation wins: no candidate has a boot of its own that keeps every goal."
+    said = "no candidate has boots of its own that tell of every goal to improve and break none."
+    assert found.reason == f"No speculation wins: {said}"
 
 
 def test_the_best_of_many_equal_ones_is_expected_to_look_better_than_it_is() -> None:
@@ -108,3 +109,21 @@ def test_more_boots_leave_less_to_be_too_good() -> None:
     assert few.optimism is not None
     assert many.optimism is not None
     assert 0 < many.optimism < few.optimism
+
+
+@pytest.mark.parametrize("effect", [math.nan, None])
+@pytest.mark.parametrize("anyone", [False, True])
+def test_who_was_never_measured_in_a_goal_to_improve_does_not_win(effect: float | None, anyone: bool) -> None:
+    goals = (Goal("quiet", "improve", spread=0.05, degrees=7), Goal("peak", "improve", spread=0.05, degrees=7))
+    rules = Rules(goals, Amount(1_000, 100, math.inf), 1.0)
+    told = {NONE: {"quiet": 0.0, "peak": 0.0}, "k4": {"quiet": 0.5} | ({} if effect is None else {"peak": effect})}
+    observations = [
+        Observation(number, f"{name}-{number}", name, goal, value)
+        for number in (1, 2, 3)
+        for name, effects in told.items()
+        for goal, value in effects.items()
+    ]
+    promised = {"k4": {"quiet": 0.5, "peak": 0.5}}
+    found = nominate(rules, [Runner("k4", "ngram", 4, 4.0)], observations, promised, anyone=anyone)
+    assert found.runner is None
+    assert "tell of every goal to improve" in found.reason

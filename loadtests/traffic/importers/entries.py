@@ -14,14 +14,13 @@ from loadtests.traffic.importers.blocks import Block
 from loadtests.traffic.importers.drafts import Draft, numbered
 from loadtests.traffic.importers.problems import BadField, Problem, Reason
 from loadtests.traffic.importers.redaction import Redaction
-from loadtests.traffic.rows import NANOSECONDS, Row, Sampling
+from loadtests.traffic.rows import EVERY_CLASS, LONGEST_CLASS, NANOSECONDS, ClassOfRows, Row, Sampling
 
 CHARACTERS_PER_TOKEN = 4
 ESTIMATE = "estimated as characters ÷ 4"
 COUNTED = "counted by the source"
 DEFAULT_CLASS = "default"
 LONGEST_NAME = 200
-LONGEST_CLASS = 60
 quoted = json.JSONEncoder(ensure_ascii=False).encode
 
 
@@ -33,7 +32,7 @@ class LengthRow(BaseModel):
     conversation: str = Field(min_length=1, max_length=LONGEST_NAME)
     turn: int = Field(1, ge=1)
     arrival_s: float = Field(ge=0, allow_inf_nan=False)
-    class_: str = Field(alias="class", min_length=1, max_length=LONGEST_CLASS)
+    class_: ClassOfRows = Field(alias="class", min_length=1, max_length=LONGEST_CLASS)
     tenant: str = ""
     prompt_tokens: int = Field(ge=1)
     max_tokens: int = Field(ge=1)
@@ -82,7 +81,7 @@ def entry_of(draft: Draft, rules: Rules) -> Entry:
     limit = rules.max_tokens if draft.max_tokens is None else draft.max_tokens
     class_ = draft.class_ or rules.class_
     if class_ is not None:
-        named(class_, "class", LONGEST_CLASS)
+        class_named(class_)
     if draft.messages is None:
         payload, tokens, estimated = lengths_of(draft)
     else:
@@ -118,6 +117,13 @@ def named(text: str, field: str, longest: int = LONGEST_NAME, least: int = 1) ->
     if not text.isascii():
         check_unicode(text, field)
     return text
+
+
+def class_named(text: str) -> str:
+    if text == EVERY_CLASS:
+        said = f"{EVERY_CLASS!r} stands for all classes together: map it to another name"
+        raise BadField("class", Reason.NOT_ALLOWED, said)
+    return named(text, "class", LONGEST_CLASS)
 
 
 def check_unicode(text: str, field: str) -> None:
@@ -226,7 +232,7 @@ def block_entries(block: Block, rules: Rules) -> BlockEntries:
     limit = rules.max_context
     fits = np.ones(len(block.prompts), dtype=bool) if limit is None else block.prompts + block.outputs <= limit
     kept = np.flatnonzero(fits)
-    class_ = named(rules.class_ or DEFAULT_CLASS, "class", LONGEST_CLASS)
+    class_ = class_named(rules.class_ or DEFAULT_CLASS)
     shape = (
         b',"class":%b,"conversation":"r%%07d","id":"r%%07d","max_tokens":%%d,"prompt_tokens":%%d,"tenant":"","turn":'
     )

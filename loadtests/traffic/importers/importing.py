@@ -24,12 +24,11 @@ from loadtests.traffic.importers.entries import (
     COUNTED,
     DEFAULT_CLASS,
     ESTIMATE,
-    LONGEST_CLASS,
     Entry,
     Rules,
     block_entries,
+    class_named,
     entry_of,
-    named,
 )
 from loadtests.traffic.importers.formats import FORMATS, Format, Shape, drafts
 from loadtests.traffic.importers.gathered import Gathered, Ordered, Spool
@@ -115,7 +114,7 @@ def check_place(out: Path) -> None:
 
 def check_class(rules: Rules) -> None:
     try:
-        named(rules.class_ or DEFAULT_CLASS, "class", LONGEST_CLASS)
+        class_named(rules.class_ or DEFAULT_CLASS)
     except BadField as bad:
         raise ImportRefused(f"no row can have this class: {bad.detail}") from None
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any, NamedTuple
 
+from loadtests.patterns import parsed
 from loadtests.traffic.importers.drafts import Draft
 from loadtests.traffic.importers.problems import ImportRefused
 
@@ -64,7 +65,7 @@ def least_length(compiled: re.Pattern[str]) -> int:
     """Of a match, in characters: what is accepted never matches the empty text, wherever it stands. A search of sample
     texts would not do, since boundaries and looks around match in some texts alone."""
     # The parser has no public name; it is the one that tells.
-    least, _ = re._parser.parse(compiled.pattern, compiled.flags).getwidth()  # type: ignore[attr-defined]
+    least, _ = parsed(compiled.pattern, compiled.flags).getwidth()
     return int(least)
 
 

@@ -8,6 +8,8 @@ from typing import Any
 import click
 from pydantic import ValidationError
 
+from decisions.commands.compare import FILE, Unusable
+from decisions.rules.search import Family, OutsideSearch, first_entrants, in_search
 from loadtests.commands.printing import print_result
 from loadtests.configurations import Configuration, EngineArguments, Speculative, foreign_difference
 from loadtests.strict_yaml import BadYaml
@@ -15,32 +17,41 @@ from loadtests.strict_yaml import read_yaml as read_strict_yaml
 from loadtests.tuning.compile import ENGINES, EngineName, Uncompilable, compiled
 from loadtests.tuning.schedule import BadSchedule, Schedule, schedule_of
 
-FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
-
-
-class Unusable(click.ClickException):
-    exit_code = 2
-
 
 @dataclass(frozen=True)
 class Asked:
-    """A speculative setting and the engine arguments that it runs under."""
+    """A speculative setting, the engine arguments that it runs under, and the K that its drafter was trained for, where
+    the brief says so."""
 
     speculative: Speculative
     arguments: EngineArguments
+    trained_block: int | None = None
 
 
 def of_brief(path: Path, name: str) -> Asked:
+    """A candidate that the brief writes out, or one that its search forms: a schedule that tuning proposed too."""
     document = read_yaml(path)
-    candidates = [one for one in listed(document, "candidates") if one.get("name") == name]
-    if not candidates:
-        known = ", ".join(str(one.get("name")) for one in listed(document, "candidates")) or "none"
-        raise Unusable(f"{path} has no candidate {name}; it has {known}")
+    written = [one for one in listed(document, "candidates") if one.get("name") == name]
     try:
         baseline = Configuration.model_validate(document.get("baseline"))
-        return Asked(speculative_of(candidates[0], baseline), baseline.arguments)
+        if written:
+            return Asked(speculative_of(written[0], baseline), baseline.arguments)
+        families = tuple(Family.model_validate(one) for one in listed(document, "search"))
+        family, schedule = in_search(families, name, baseline.arguments.max_num_seqs)
+        setting = family.speculative_of(schedule, baseline.arguments.max_num_seqs)
     except ValidationError as error:
         raise Unusable(f"{path}: {first_problem(error)}") from None
+    except OutsideSearch as error:
+        raise Unusable(f"{path} has no candidate {name}; it has {known(document, families)}\n{error}") from None
+    except BadSchedule as error:
+        raise Unusable(f"candidate {name}: {error}") from None
+    return Asked(setting, baseline.arguments, family.trained_block)
+
+
+def known(document: dict[str, Any], families: tuple[Family, ...]) -> str:
+    written = [str(one.get("name")) for one in listed(document, "candidates")]
+    formed = [name for family in families for name, _ in first_entrants(family)]
+    return ", ".join([*written, *formed]) or "none"
 
 
 def speculative_of(candidate: dict[str, Any], baseline: Configuration) -> Speculative:
@@ -106,12 +117,16 @@ def asked(
 @click.command("compile")
 @click.option("--engine", required=True, type=click.Choice(ENGINES))
 @click.option("--brief", type=FILE, help="Acceptance brief; --candidate says which of its candidates.")
-@click.option("--candidate", metavar="NAME")
+@click.option("--candidate", metavar="NAME", help="Also one of a search: ngram-k4, or ngram-s1x8-5x0 under a schedule.")
 @click.option("--speculative", type=FILE, help="Speculative setting of a configuration, as JSON, instead of a brief.")
 @click.option("--schedule", metavar="TEXT", help="In place of the setting's own K: 1x8-5x2-17x0 is lo x K.")
 @click.option("--max-num-seqs", type=click.IntRange(1, 100_000), help="With --speculative: the engine's largest batch.")
 @click.option("--data-parallel-size", default=1, type=click.IntRange(1, 1_024), show_default=True)
-@click.option("--trained-block", type=click.IntRange(1, 64), help="The K that the drafter was trained for.")
+@click.option(
+    "--trained-block",
+    type=click.IntRange(1, 64),
+    help="The K that the drafter was trained for; else as the brief says.",
+)
 @click.option("--drafter-path", help="Where the engine finds the drafter; else its checkpoint's name.")
 def compile_command(
     engine: EngineName,
@@ -135,7 +150,7 @@ def compile_command(
             wanted.speculative,
             schedule_of(wanted.speculative) if schedule is None else Schedule.parse(schedule),
             arguments=wanted.arguments,
-            trained_block=trained_block,
+            trained_block=trained_block or wanted.trained_block,
             drafter_path=drafter_path,
         )
     except Uncompilable as error:
