@@ -68,9 +68,13 @@ class Hardware(Frozen):
     count: int = Field(1, ge=1, le=1_024)
 
 
+Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
+
+
 class EngineArguments(Frozen):
     """The allow-list of engine arguments; each becomes ``--name value`` and never a piece of a shell line."""
 
+    later = ("tool_call_parser",)
     dtype: Literal["auto", "bfloat16", "float16", "float32"] = "auto"
     max_model_len: int = Field(2048, ge=64, le=100_000_000)
     max_num_seqs: int = Field(16, ge=1, le=100_000)
@@ -83,6 +87,9 @@ class EngineArguments(Frozen):
     data_parallel_size: int = Field(1, ge=1, le=1_024)
     # The engine seeds several generators with it, and the narrowest takes 32 bits.
     seed: int = Field(0, ge=0, lt=2**32)
+    tool_call_parser: Name | None = Field(
+        None, description="the engine's name for how it reads tool calls from a text; without one it refuses tools"
+    )
 
 
 class EngineEnvironment(Frozen):
@@ -106,7 +113,6 @@ Method = Literal[
     "custom_class",
 ]
 LONGEST_DRAFT = 64
-Name = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$", max_length=60)]
 
 
 def not_synthetic(value: Any) -> Any:

@@ -38,10 +38,13 @@ from decisions.selectors.progress import campaigns_of
 from decisions.selectors.runs import DECIDED
 from decisions.services.people import person, relation
 from loadtests.behaviour.case import EVERY_MANNER, LOADS
-from loadtests.behaviour.result import CaseResult, CaseRun, Outcome, SuiteResult, read_result
+from loadtests.behaviour.result import CaseResult, CaseRun, Outcome, State, SuiteResult, read_result
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.evidence.stores import evidence_store
 from loadtests.models import Campaign
+
+# Nothing was shown of a case in these states: none of them is a case that passed.
+UNSHOWN: tuple[State, ...] = ("cannot_tell", "not_exercised", "unsupported")
 
 
 @require_safe
@@ -93,6 +96,7 @@ def result_context(revision: BriefRevision, row: BehaviourResult, account: Accou
         "words": WORDS,
         "broke": selectors.named(result, "broken"),
         "changed": selectors.named(result, "changed"),
+        "unshown": selectors.named(result, *UNSHOWN),
         "asked_facts": asked_facts(result),
         "rule": rule_words(result.declared),
         "noticed": noticed(result),

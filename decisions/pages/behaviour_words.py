@@ -139,6 +139,7 @@ def brief_facts(suite: Suite) -> list[tuple[str, str]]:
     facts = [
         *settings_facts(suite.model_dump()),
         ("False alarms", f"at most {share(suite.false_alarm)} for the whole suite"),
+        ("Cases", ", ".join(suite.only) if suite.only else None),
         ("Own cases", suite.cases[:12] + "…" if suite.cases else None),
     ]
     return [(name, str(value)) for name, value in facts if value]

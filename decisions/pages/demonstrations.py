@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Account, BehaviourResult, Demonstration
 from decisions.pages.access import posted_from, require
+from decisions.pages.upload_form import UploadForm
 from decisions.pages.uploads import NO_ROOM, WELCOME, trouble_of
 from decisions.rules.demonstrations import MODES, Implementation
 from decisions.rules.who_may import may_vouch
@@ -28,10 +29,8 @@ FILE = "file"
 ENGINES = {"vllm": "vLLM, started here or by others", "simulated": "the simulated engine"}
 
 
-class VouchForm(forms.Form):
+class VouchForm(UploadForm):
     """``source`` is a result of a brief's suite by its number, or a file, which doesn't tell what it was asked of."""
-
-    use_required_attribute = False
 
     source = forms.ChoiceField(label="What it rests on")
     file = forms.FileField(label="File", required=False, allow_empty_file=True)
@@ -56,10 +55,6 @@ class VouchForm(forms.Form):
                 if not said.get(name) and name not in self.errors:
                     self.add_error(name, "Say it: the file doesn’t tell.")
         return said
-
-    @property
-    def problems(self) -> list[tuple[str, str]]:
-        return [(str(self.fields[name].label), str(one)) for name, found in self.errors.items() for one in found]
 
     @property
     def vouched_for(self) -> BehaviourResult | File:
@@ -154,7 +149,7 @@ def writing(
 ) -> HttpResponse:
     context = {
         "form": form,
-        "said": form.data if form.is_bound else form.initial,
+        "said": form.said,
         "results": list(form.results.values()),
         "modes": MODES,
         "engines": ENGINES,

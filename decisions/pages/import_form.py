@@ -9,6 +9,7 @@ from django import forms
 from django.http import QueryDict
 
 from decisions.models import Service
+from decisions.pages.upload_form import UploadForm
 from loadtests.models import TrafficSet
 from loadtests.traffic.importers import FORMAT_NAMES, ImportRefused, read_mapping
 from loadtests.traffic.importers.formats import FORMATS
@@ -37,11 +38,9 @@ SHARES = {"tuning": 0.4, "held-out": 0.6, "evaluation": 0.0}
 SHARE_FIELDS = {"tuning": "tuning", "held-out": "held_out", "evaluation": "evaluation"}
 
 
-class ImportForm(forms.Form):
+class ImportForm(UploadForm):
     """``looked`` are the columns that a look at the file proposed and what the engineer made of them: pairs that count
     once they are confirmed."""
-
-    use_required_attribute = False
 
     file = forms.FileField(label="File", required=False, allow_empty_file=True)
     name = forms.CharField(label="Name of the set", max_length=120, required=False)
@@ -127,11 +126,6 @@ class ImportForm(forms.Form):
         known = [share for share in shares if share is not None]
         if len(known) == len(shares) and abs(sum(known) - 100) > 1e-6:
             self.add_error("tuning", f"The shares must add up to 100 %, not {sum(known):g} %.")
-
-    @property
-    def problems(self) -> list[tuple[str, str]]:
-        """(label of the field, what is wrong with it)"""
-        return [(str(self.fields[name].label), str(error)) for name, errors in self.errors.items() for error in errors]
 
     @property
     def options(self) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 from decisions.models import Account, BriefRevision, ImportedTrial
 from decisions.pages.access import posted_from, require
 from decisions.pages.brief_tabs import frame, revision_or_404
+from decisions.pages.upload_form import UploadForm
 from decisions.pages.uploads import NO_ROOM, WELCOME, path_of, result_too_large, trouble_of
 from decisions.rules.imported import lacking
 from decisions.rules.who_may import may_import_evidence
@@ -40,9 +41,7 @@ SPREADS = (("first_token_ms", "first token"), ("completion_ms", "completion"), (
 NUMBERS_SHOWN = 300
 
 
-class ResultForm(forms.Form):
-    use_required_attribute = False
-
+class ResultForm(UploadForm):
     file = forms.FileField(label="File", required=False, allow_empty_file=True)
     arm = forms.ChoiceField(label="Arm")
     level = forms.ChoiceField(label="Load level")
@@ -63,10 +62,6 @@ class ResultForm(forms.Form):
         if file is not None and not file.size:
             raise forms.ValidationError("The file is empty.")
         return file
-
-    @property
-    def problems(self) -> list[tuple[str, str]]:
-        return [(str(self.fields[name].label), str(one)) for name, found in self.errors.items() for one in found]
 
 
 @require_safe
@@ -167,7 +162,7 @@ def writing(
 ) -> HttpResponse:
     context |= {
         "form": form,
-        "said": form.data if form.is_bound else form.initial,
+        "said": form.said,
         "problems": problems or [],
         "limit": WELCOME["brief-imported-new"].most_bytes,
         "too_large": result_too_large(),

@@ -108,7 +108,7 @@ def writing(
         "limit": settings.UPLOAD_LIMIT_BYTES,
         "default_retention": settings.RETENTION_DAYS,
         "too_large": too_large(),
-        "said": form.data if form.is_bound else form.initial,
+        "said": form.said,
     }
     template = "traffic/import_problems.html" if is_script(request) else "traffic/import.html"
     return render(request, template, context, status=status)

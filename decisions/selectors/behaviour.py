@@ -6,6 +6,7 @@ from typing import cast
 
 from decisions.models import BehaviourResult, BriefRevision
 from decisions.rules.behaviour import Behaviour, Outcome
+from decisions.selectors.progress import last_campaign
 from loadtests.evidence.ahead import need, source
 from loadtests.models import Boot, Campaign
 from loadtests.models.campaign import counted_boots
@@ -13,11 +14,7 @@ from loadtests.models.campaign import counted_boots
 
 def suite_boots(revision: BriefRevision) -> dict[str, Boot] | None:
     """By arm, the boots whose answers count: of the revision's last behaviour campaign, once it is done."""
-    campaign = (
-        Campaign.objects.filter(brief_campaign__revision=revision, purpose=Campaign.Purpose.BEHAVIOUR)
-        .order_by("-pk")
-        .first()
-    )
+    campaign = last_campaign(revision, Campaign.Purpose.BEHAVIOUR)
     if campaign is None or campaign.state != Campaign.State.DONE:
         return None
     boots = Boot.objects.filter(campaign=campaign).select_related("campaign", "configuration", "suite_run")

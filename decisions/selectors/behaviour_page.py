@@ -171,12 +171,15 @@ class Named:
     run: CaseRun | None
 
 
-def named(result: SuiteResult, state: State) -> list[Named]:
-    return [Named(one, worst_run(one)) for one in result.cases if one.state == state]
+def named(result: SuiteResult, *states: State) -> list[Named]:
+    """The cases that came to one of these states, in their order, each with a run that says why."""
+    return [Named(one, run_of(one, state)) for state in states for one in result.cases if one.state == state]
 
 
-def worst_run(case: CaseResult) -> CaseRun | None:
-    return next((run for state in WORST_FIRST for run in case.runs if run.finding.state == state), None)
+def run_of(case: CaseResult, state: State) -> CaseRun | None:
+    """Of several manners one that came to the case's own state: a comparison that is open in one may hold in others.
+    Where only their sum did (nothing told of drafts in any), the first."""
+    return next((run for run in case.runs if run.finding.state == state), next(iter(case.runs), None))
 
 
 def found_run(result: SuiteResult, case: str, manner: str) -> tuple[CaseResult, CaseRun] | None:

@@ -19,7 +19,8 @@ REPLY = TypeAdapter(Reply)
 
 @dataclass(frozen=True)
 class Line:
-    """One request and its answer. ``request`` is what the case asked, in neutral words; ``kind`` as what it went."""
+    """One request and its answer. ``request`` is what the case asked, in neutral words; ``kind`` as what it went.
+    ``asked_as``: the id of the line that this answer was asked for; None where that is this one."""
 
     case: str
     manner: str
@@ -27,6 +28,7 @@ class Line:
     kind: str
     request: Mapping[str, Any]
     reply: Reply
+    asked_as: str | None = None
 
     @property
     def id(self) -> str:
@@ -42,7 +44,7 @@ class Line:
             "kind": self.kind,
             "request": self.request,
             "reply": self.reply.as_document(),
-        }
+        } | ({"asked_as": self.asked_as} if self.asked_as else {})
 
 
 @dataclass(frozen=True)
@@ -107,8 +109,8 @@ class Answers:
     def asked(self) -> Asked:
         return Asked(
             base_url=self.base_url,
-            requests=len(self.lines),
-            failed=sum(line.reply.status == "failed" for line in self.lines),
+            requests=sum(line.asked_as is None for line in self.lines),
+            failed=sum(line.reply.status == "failed" and line.asked_as is None for line in self.lines),
             answers_sha256=digest(self.content),
             version=self.version,
             died=self.died,
@@ -144,4 +146,4 @@ def read_answers(content: bytes) -> Answers:
 def read_line(content: bytes) -> Line:
     told = json.loads(content)
     reply = REPLY.validate_python(told["reply"])
-    return Line(told["case"], told["manner"], told["label"], told["kind"], told["request"], reply)
+    return Line(told["case"], told["manner"], told["label"], told["kind"], told["request"], reply, told.get("asked_as"))

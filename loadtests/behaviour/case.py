@@ -55,7 +55,9 @@ UNTOLD = Drafts()
 @dataclass(frozen=True)
 class Ask:
     """One request. ``label`` is unique within its case; ``body`` has everything but the model and whether it is
-    streamed; ``stream`` None leaves that to the manner.
+    streamed; ``stream`` None leaves that to the manner. ``common``: whichever case asks for the very same in the same
+    manner is given the same answer, and the server is asked once. ``spared``: only a thorough suite asks it one at a
+    time.
 
     A body is written in neutral words, which each kind of request puts in its own: ``prompt`` or ``messages``;
     ``top_logprobs``, the number of likeliest tokens to tell beside the chosen one; ``seed: DRAWN`` for a seed that
@@ -66,6 +68,8 @@ class Ask:
     body: Mapping[str, Any]
     kind: Kind = "chat"
     stream: bool | None = None
+    common: bool = False
+    spared: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,7 +123,8 @@ class Case:
     ``tests``: how many statistical tests it makes in one manner (0: it makes none and raises no false alarm by
     chance). ``drafts``: whether it counts only where drafts were proposed. ``control``: whether the baseline is
     asked again for it. ``alone``: nothing else runs beside it even where its own requests are concurrent, so that
-    the server's counters tell its drafts. ``may_refuse``: request fields that an engine may openly refuse; whether
+    the server's counters tell its drafts. ``undisturbed``: its own answers are compared with each other, and a crowd
+    could make them differ. ``may_refuse``: request fields that an engine may openly refuse; whether
     that breaks anything depends on whether the service uses them. ``refusals``: its requests may be refused, and
     the judge looks at that itself.
     """
@@ -138,6 +143,7 @@ class Case:
     drafts: bool = True
     control: bool = False
     alone: bool = False
+    undisturbed: bool = False
     may_refuse: tuple[str, ...] = ()
     refusals: bool = False
     source: Literal["registry", "owner"] = "registry"

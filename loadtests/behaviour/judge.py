@@ -45,7 +45,7 @@ def judge(plan: SuitePlan, baseline: Answers, candidate: Answers, control: Answe
     outcome = outcome_of(plan, cases, asked, problems, exercised)
     return SuiteResult(
         outcome=outcome,
-        sentence=sentence_of(outcome, cases, asked, problems, drafts, exercised),
+        sentence=f"{sentence_of(outcome, cases, asked, problems, drafts, exercised)}{left_out_words(plan)}",
         exercised=exercised,
         cases=cases,
         drafts=drafts,
@@ -137,13 +137,20 @@ def refused(case: Case, heard: Heard) -> Finding | None:
     fields = ", ".join(case.may_refuse)
     if old is None:
         assert new is not None
-        said = f"a change of behaviour: the candidate refuses what the baseline answers ({new[1].error})"
+        error = (new[1].error or "").rstrip(".")
+        said = f"a change of behaviour: the candidate refuses what the baseline answers ({error})"
         if case.may_refuse and not heard.settings.uses.intersection(case.may_refuse):
             return Finding(state="changed", said=f"{said}; the service was not said to use {fields}")
         return broken_because(said, Difference(answer=new[0], at=0, baseline=None, candidate=""))
     if new is None and case.may_refuse:
         return Finding(state="changed", said=f"the candidate takes {fields}, which the baseline refuses")
-    return Finding(state="unsupported", said=f"the baseline refuses it: {old[1].error}")
+    return Finding(state="unsupported", said=f"{why_unsupported(old[1])}: {old[1].error}")
+
+
+def why_unsupported(refusal: Reply) -> str:
+    if "--tool-call-parser" in (refusal.error or ""):
+        return "the server was started without a tool-call parser (tool_call_parser among its arguments)"
+    return "the baseline refuses it"
 
 
 def first(seen: Seen, status: str) -> tuple[str, Reply] | None:
@@ -269,6 +276,15 @@ def sentence_of(
         f" Refused openly by the candidate alone: {', '.join(by_state['changed'])}." if by_state["changed"] else ""
     )
     return f"{len(by_state['held'])} of {len(cases)} cases were exercised and held, none broke; {told}.{changed}"
+
+
+def left_out_words(plan: SuitePlan) -> str:
+    """What was not asked can't have been shown: it is said beside what was."""
+    if not plan.left_out:
+        return ""
+    compared = [case.id for case in plan.cases if case.tier in ("T1", "T3")]
+    without = "" if compared else ", so no text was compared with the baseline's"
+    return f" {len(plan.left_out)} of the suite's cases were not asked{without}."
 
 
 def drafts_sentence(drafts: Drafts) -> str:

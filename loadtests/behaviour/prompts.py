@@ -50,6 +50,17 @@ SENTENCES = (
     "In summer the night train carries more bicycles than people and stops wherever someone waves",
 )
 
+# Short, so that samples are cheap; each has begun a repetition, and may go on with it or not. Prompt lookup drafts for
+# most of their samples.
+OPEN = (
+    "yes, no, yes, no, yes, no, yes,",
+    "He said yes and she said no. He said no and she said",
+    "bread, butter, cheese, bread, butter,",
+    "Monday, Tuesday, Monday, Tuesday, Monday,",
+    "4 2 6 4 2 1 4 2",
+    "a b c a b c a b",
+)
+
 DAYS = "Monday, Tuesday, Wednesday, Thursday, Friday, Saturday, Sunday"
 LISTS = (
     f"Write the days of the week again and again, on one line: {DAYS}, {DAYS}, Monday,",

@@ -6,16 +6,13 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from loadtests.behaviour.reply import Call, Choice, Reply, Token
-from loadtests.credentials import without_credentials
 from loadtests.generator.answer import (
     GAVE_UP,
     Outcome,
-    brief_text,
     count_of,
     counts_of,
     entries,
     error_outcome,
-    joined,
     mapping,
     name_of,
     outcome_of_code,
@@ -23,7 +20,9 @@ from loadtests.generator.answer import (
     parts_of,
     text_of,
 )
+from loadtests.generator.hearing import place_of
 from loadtests.generator.http_answer import BadAnswer, HttpAnswer
+from loadtests.generator.said import Secrets, brief_text, joined
 from loadtests.generator.sse import Event, EventParser
 
 MAX_BODY_BYTES = 16 << 20
@@ -33,8 +32,8 @@ INSIDE_200 = "error inside HTTP 200"
 class Reading:
     """Hears one answer. ``take`` says whether all is said; ``take`` and ``end`` raise BadAnswer, EventTooLong."""
 
-    def __init__(self, *, stream: bool) -> None:
-        self.stream = stream
+    def __init__(self, *, stream: bool, secrets: Secrets) -> None:
+        self.stream, self.secrets = stream, secrets
         self._http = HttpAnswer()
         self._events = EventParser()
         self._body = bytearray()
@@ -113,7 +112,7 @@ class Reading:
     def _told(self) -> str:
         line = f"HTTP {self._http.status} {self._http.reason}".strip()
         if (location := self._http.headers.get("location")) is not None:
-            return f"{line}: a redirect to {without_credentials(location[:300])}, not followed"
+            return f"{line}: a redirect to {place_of(location, self.secrets)}, not followed"
         said = error_outcome(parse(self._text), "error")
         return f"{line}: {(said.error if said else None) or self._text}"
 

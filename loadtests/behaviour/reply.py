@@ -1,5 +1,6 @@
 """One answer as the suite keeps it: everything that a server said, in one form for whole and streamed answers. Pure."""
 
+from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
@@ -79,6 +80,15 @@ class Reply:
     def output_tokens(self) -> int | None:
         told = (self.usage or {}).get("completion_tokens")
         return told if isinstance(told, int) and not isinstance(told, bool) else None
+
+    def said(self) -> Iterator[str]:
+        """Its texts, each put together from the pieces in which it came; a reason is no text."""
+        for one in self.choices:
+            yield from (one.text, one.finish_reason or "", str(one.stop_reason))
+            yield from ("".join(token.text for token in one.tokens or ()), *(call.name for call in one.calls))
+            yield from (call.arguments for call in one.calls)
+            yield from (text for token in one.tokens or () for text, _ in token.top)
+        yield from (self.fingerprint or "", str(self.document.get("prompt")))
 
     def as_document(self) -> dict[str, Any]:
         return asdict(self)

@@ -39,8 +39,8 @@ NOTICED = 0.05
 CHANCE = 0.9
 PERMUTATIONS = 9_999
 SEED = 1
-# A token that one of two equal arms alone has, in 5 % of its samples, has 2.5 % of both together.
-LEAST_SHARE = 0.02
+# A token that the candidate alone has, in 5 % of its samples, has 1.7 % of them and of the baseline's two batches.
+LEAST_SHARE = 0.015
 LEAST_COUNT = 10
 # Samples that a cell must vary by within first tokens: one that hangs on a stray sample jumps, and hides the others.
 LEAST_VARYING = 5
@@ -55,9 +55,10 @@ class PromptSamples:
     """What three batches sampled after one prompt: arrays of shape (n, 6) as ``as_samples`` gives, no two batches with
     a seed in common (a repeat with the baseline's own seeds is no control).
 
-    ``repeat``: the baseline again. ``drafted``: in how many of the candidate's samples drafts were proposed. Samples
-    without drafts belong here too: whether a drafter proposes may depend on what was sampled (prompt lookup), so to
-    leave them out of one arm would make two equal arms differ.
+    ``repeat``: the baseline again. ``drafted``: in how many of the candidate's samples drafts were proposed, of the
+    ``told`` ones, all by default, of which that is known. Samples without drafts belong here too: whether a drafter
+    proposes may depend on what was sampled (prompt lookup), so to leave them out of one arm would make two equal arms
+    differ.
     """
 
     prompt_id: str
@@ -65,6 +66,12 @@ class PromptSamples:
     baseline: Samples
     repeat: Samples
     drafted: int
+    told: int | None = None
+
+    @property
+    def share(self) -> float:
+        """Of the samples with drafts."""
+        return self.drafted / (self.told or len(self.candidate))
 
 
 @dataclass(frozen=True)
@@ -80,10 +87,10 @@ class Shift:
 
 @dataclass(frozen=True)
 class PromptTest:
-    """``samples``: of the arm and of the baseline; ``effective``: the samples that could be compared, n m
-    / (n + m) summed over first tokens, so half of an arm where all begin alike. ``cells``: counted tokens over all
-    positions, as far as they vary. ``largest``: what stands out most, None where nothing varies. ``p`` by permutation,
-    ``p_adjusted`` by Holm over the prompts."""
+    """``samples``: of the arm and of what it is compared with; ``effective``: the samples that could be compared, n m /
+    (n + m) summed over first tokens, so half of an arm where all begin alike and both are as large. ``cells``: counted
+    tokens over all positions, as far as they vary. ``largest``: what stands out most, None where nothing varies. ``p``
+    by permutation, ``p_adjusted`` by Holm over the prompts."""
 
     prompt_id: str
     samples: tuple[int, int]
@@ -164,11 +171,13 @@ def sampled_parity(
     candidate = control = None
     shifts: tuple[float | None, float | None] = (None, None)
     if exercised:
-        arms = [(one.prompt_id, one.candidate, one.baseline) for one in exercised]
+        # Where the control shows that the baseline's two batches are one distribution, both are what to compare with.
+        both = [np.concatenate([one.baseline, one.repeat]) for one in exercised]
+        arms = [(one.prompt_id, one.candidate, reference) for one, reference in zip(exercised, both, strict=True)]
         repeats = [(one.prompt_id, one.repeat, one.baseline) for one in exercised]
         candidate = comparison(arms, permutations=permutations, seed=seed)
         control = comparison(repeats, permutations=permutations, seed=seed)
-        shares = [one.drafted / len(one.candidate) for one in exercised]
+        shares = [one.share for one in exercised]
         shifts = smallest_shifts(candidate.prompts, shares, alpha=alpha, chance=chance)
     found, reason = settled(candidate, control, shifts[0], alpha, noticed, chance)
     return SampledParity(
@@ -197,8 +206,9 @@ def check(prompts: Sequence[PromptSamples]) -> None:
         for name, samples in (("candidate", one.candidate), ("baseline", one.baseline), ("repeat", one.repeat)):
             if samples.ndim != 2 or samples.shape[1] != LAST or not len(samples):
                 raise ValueError(f"{where}, {name}: samples of {LAST} tokens are needed, not shape {samples.shape}")
-        if not 0 <= one.drafted <= len(one.candidate):
-            raise ValueError(f"{where}: {one.drafted} samples with drafts of {len(one.candidate)}")
+        told = len(one.candidate) if one.told is None else one.told
+        if not 0 <= one.drafted <= told <= len(one.candidate):
+            raise ValueError(f"{where}: {one.drafted} samples with drafts of {told}, and {len(one.candidate)} samples")
 
 
 def comparison(arms: Sequence[tuple[str, Samples, Samples]], *, permutations: int, seed: int) -> Comparison:
@@ -391,15 +401,17 @@ def smallest(unnoticed: Callable[[float], float], most: float) -> float | None:
 def samples_needed(shift: float, *, prompts: int, cells: int, alpha: float = ALPHA, chance: float = CHANCE) -> int:
     """Samples an arm and prompt with which a shift of mass ``shift`` in every prompt is noticed with ``chance``.
 
-    Of two equal arms with drafts in every sample and one first token; ``cells`` counted tokens over the five positions
-    (six a position are usual). Source: ``smallest_shifts`` solved for the number. Raises ValueError out of range.
+    Of a candidate and two batches of the baseline, all of one size, with drafts in every sample and one first token;
+    ``cells`` counted tokens over the five positions (six a position are usual). Source: ``smallest_shifts`` solved for
+    the number. Raises ValueError out of range.
     """
     if prompts < 1 or cells < 1 or not (0 < shift <= 1 and 0 < alpha < 1 and 0 < chance < 1):
         plan = f"shift {shift}, {prompts} prompts, {cells} cells, alpha {alpha}, chance {chance}"
         raise ValueError(f"no such plan: {plan}")
     each = 1 - (1 - chance) ** (1 / prompts)
     wanted = critical(cells, prompts, alpha) + float(stats.norm.ppf(each))
-    return math.ceil(max(0.0, wanted) ** 2 / (2 * shift**2))
+    # Compared are n · 2n / (n + 2n) samples of a token with half of the mass.
+    return math.ceil(1.5 * max(0.0, wanted) ** 2 / (4 * shift**2))
 
 
 def settled(

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+import re
 from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlsplit
@@ -9,19 +10,20 @@ from urllib.parse import urlsplit
 from loadtests.behaviour.case import Ask, Kind
 from loadtests.behaviour.counters import Counters, counters_of
 from loadtests.behaviour.reading import Reading, failed
-from loadtests.behaviour.reply import Reply
-from loadtests.generator.answer import MAX_ERROR_CHARACTERS, mapping, name_of, parse, printable
+from loadtests.behaviour.reply import Choice, Reply
+from loadtests.generator.answer import mapping, name_of, parse
 from loadtests.generator.endpoint import Endpoint, describe
 from loadtests.generator.exchange import CLIENT_ERRNOS
 from loadtests.generator.http_answer import BadAnswer
-from loadtests.generator.quoting import without_prompt
 from loadtests.generator.reach import ShortAnswer, Unreachable, reach
+from loadtests.generator.said import Secrets
 from loadtests.generator.sse import EventTooLong
-from loadtests.generator.trial import without_key
 from loadtests.generator.way import Way, request_of
 
 PROBE_S = 30.0
+VERSION = re.compile(r"[\w.+-]{1,100}")
 NO_ANSWER = "no answer in time"
+SAID_THE_KEY = "the answer holds the key that was sent with the request, so nothing of it is kept"
 
 
 class ClientFault(OSError):
@@ -53,14 +55,21 @@ class Server:
         stream = stream and ask.kind in ("chat", "text")
         path, body = self._request(ask, stream)
         reply = await self._post(path, body, stream=stream, timeout_s=self.timeout_s)
-        if reply.error is None:
-            return reply
-        # A server may say the key, or the prompt, in its error.
-        said = without_prompt(without_key(reply.error, self.endpoint), prompts_of(ask.body))
-        return replace(reply, error=printable(said[:MAX_ERROR_CHARACTERS]))
+        return self._clean(reply, prompts_of(ask.body))
+
+    def _clean(self, reply: Reply, prompts: list[str]) -> Reply:
+        """As it is kept. Texts, which the cases judge, stay as they came: all of them, or none where they hold the
+        key, which may well stand in several pieces of them."""
+        secrets = self.endpoint.secrets
+        if secrets.says_key(reply.said()):
+            return Reply("failed", error=SAID_THE_KEY, stream=reply.stream, http_status=reply.http_status)
+        error = None if reply.error is None else secrets.reason(reply.error, prompts)
+        fingerprint = None if reply.fingerprint is None else secrets.name(reply.fingerprint, prompts)
+        choices = tuple(replace(one, finish_reason=reason_of(one, secrets, prompts)) for one in reply.choices)
+        return replace(reply, choices=choices, error=error, fingerprint=fingerprint)
 
     async def _post(self, path: str, body: dict[str, Any], *, stream: bool, timeout_s: float) -> Reply:
-        reading = Reading(stream=stream)
+        reading = Reading(stream=stream, secrets=self.endpoint.secrets)
         content = json.dumps(body, ensure_ascii=False).encode("utf-8", "replace")
         try:
             async with asyncio.timeout(timeout_s):
@@ -129,9 +138,14 @@ class Server:
             token_ids=ids.choice.token_ids is not None,
             tokenizer="prompt" in words.document,
             counters=await self.counters() is not None,
-            version=name_of(mapping(version).get("version")) or None,
+            version=self._version_in(mapping(version)),
         )
         return self.abilities
+
+    def _version_in(self, document: dict[str, Any]) -> str | None:
+        """What is no version may be anything that the server was ever asked."""
+        told = name_of(document.get("version"))
+        return self.endpoint.secrets.name(told) if VERSION.fullmatch(told) else None
 
     async def counters(self) -> Counters | None:
         """The engine's counters of drafts as they stand; None where it tells none."""
@@ -155,6 +169,10 @@ class Server:
         except Unreachable:
             return False
         return True
+
+
+def reason_of(choice: Choice, secrets: Secrets, prompts: list[str]) -> str | None:
+    return None if choice.finish_reason is None else secrets.finish_reason(choice.finish_reason, prompts)
 
 
 def prompts_of(body: Any) -> list[str]:

@@ -22,7 +22,6 @@ from loadtests.commands.numbers import Number
 from loadtests.commands.printing import UNPRINTED, print_result
 from loadtests.commands.replay import (
     FILE,
-    INTERRUPTED,
     LOST,
     NOT_KEPT,
     Nobody,
@@ -34,7 +33,7 @@ from loadtests.commands.replay import (
     reached,
     write_evidence,
 )
-from loadtests.commands.signals import Signals, heard_signals
+from loadtests.commands.signals import INTERRUPTED, Signals, heard_signals
 from loadtests.generator import Endpoint, Unreachable
 from loadtests.generator.way import tls_of
 
@@ -113,7 +112,7 @@ async def run_and_keep(
     """The result, and why its evidence could not be written, if it could not."""
     baseline, candidate, control = endpoints
     for one in (baseline, candidate, *([control] if control else [])):
-        await reached(one)
+        await reached(one, ())
     contents: list[tuple[str, bytes]] = []
     try:
         result = await run_suite(

@@ -22,7 +22,7 @@ from loadtests.simulator.api import (
     usage_of,
 )
 from loadtests.simulator.grammar_text import grammar_text, pattern_text
-from loadtests.simulator.language import Sampling, Spoken, encoded, speak
+from loadtests.simulator.language import Numerics, Rounding, Sampling, Spoken, encoded, speak
 from loadtests.simulator.live import Live
 from loadtests.simulator.prompts import natural_length, pieces, prefix_blocks, too_long
 from loadtests.simulator.schema_text import json_text, pick
@@ -55,8 +55,10 @@ class Work:
 
 
 class Answering:
-    def __init__(self, live: Live, *, model: str, fingerprint: str) -> None:
-        self.live, self.model, self.fingerprint = live, model, fingerprint
+    """``rounding``: how far, in nats, the logits of two answers to one request lie apart (see ``Rounding``)."""
+
+    def __init__(self, live: Live, *, model: str, fingerprint: str, rounding: float = 0.0) -> None:
+        self.live, self.model, self.fingerprint, self.rounding = live, model, fingerprint, rounding
         self.engine = live.engine
         self._numbers = itertools.count(1)
 
@@ -92,7 +94,14 @@ class Answering:
         # Greedy answers to one text are all of one length, sampled ones are not.
         labels = [asked.content] if sampling.temperature == 0 else [asked.content, int(draw.integers(2**32))]
         length = natural_length(self.engine.model.lengths, CLASS, self.engine.content_seed, *labels)
-        return speak(asked.prompt, sampling, length=length, draw=draw, forced=forced_tokens(asked))
+        forced, numerics = forced_tokens(asked), self.numerics(number, index)
+        return speak(asked.prompt, sampling, length=length, draw=draw, forced=forced, numerics=numerics)
+
+    def numerics(self, number: int, index: int) -> Numerics | None:
+        """The boot's own: two servers of one target round otherwise."""
+        if not self.rounding:
+            return None
+        return Rounding(self.rounding, generator_for("rounding", self.engine.seed, number, index))
 
     async def chunks(self, work: Work) -> AsyncGenerator[dict[str, Any], None]:
         """The chunks of a stream in their order, from all of the request's answers."""

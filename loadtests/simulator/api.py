@@ -303,7 +303,7 @@ def logprob(logprobs: Logits, token: int) -> float:
 
 
 def best(logprobs: Logits, most: int) -> list[int]:
-    return [int(token) for token in np.argsort(-logprobs, kind="stable")[:most]]
+    return [int(token) for token in np.argsort(-logprobs, kind="stable")[:most]] if most else []
 
 
 def chat_logprobs(spoken: Spoken, tokens: range, most: int) -> dict[str, Any]:

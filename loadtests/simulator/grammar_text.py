@@ -2,11 +2,11 @@
 
 import json
 import re
-from re import _constants as kinds  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
 from typing import Any
 
 from numpy.random import Generator
+
+from loadtests.patterns import kinds, parsed
 
 MOST_REPEATS = 4
 MOST_DEPTH = 50
@@ -18,7 +18,7 @@ def pattern_text(pattern: str, draw: Generator) -> str:
     """A text that the whole pattern matches. Raises ValueError for what it doesn't know (anchors, look-arounds,
     references): it never ignores a rule."""
     try:
-        return texts_of(parser.parse(pattern), draw)
+        return texts_of(parsed(pattern), draw)
     except re.error as error:
         raise ValueError(f"no regular expression: {error}") from None
 

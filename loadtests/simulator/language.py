@@ -7,7 +7,7 @@ has an engine with something to check. Greedy text depends on the prompt alone, 
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, lru_cache
 
 import numpy as np
 from numpy.random import Generator
@@ -41,8 +41,9 @@ VOCABULARY: tuple[str, ...] = (
 SIZE = len(VOCABULARY)
 FIRST_WORD = 1 + len(CHARACTERS)
 IDS = {text: index for index, text in enumerate(VOCABULARY) if index}
-# The prompt shifts the table by position, in a cycle of this length: two prompts give two texts.
-CYCLE = 64
+# The prompt shifts the table by position, in a cycle of this length: two prompts give two texts, and a long text says
+# much again, so that penalties have something to keep away.
+CYCLE = 16
 IMPOSSIBLE = -math.inf
 Logits = NDArray[np.float64]
 
@@ -93,6 +94,22 @@ class Spoken:
         return "".join(self.texts)
 
 
+# What an engine makes of the logits of one position.
+Numerics = Callable[[Logits], Logits]
+
+
+@dataclass(frozen=True)
+class Rounding:
+    """Numerics of a target whose sums depend on what runs beside a request: every logit is off by a normal error of
+    this standard deviation (nats), another one in every answer."""
+
+    nats: float
+    draw: Generator
+
+    def __call__(self, logits: Logits) -> Logits:
+        return logits + self.draw.normal(0.0, self.nats, SIZE)
+
+
 @cache
 def bigrams() -> Logits:
     """Logits of which token follows which; single characters hardly ever follow by themselves."""
@@ -124,10 +141,11 @@ def speak(
     length: int,
     draw: Generator,
     forced: Sequence[int] | None = None,
+    numerics: Numerics | None = None,
 ) -> Spoken:
     """The answer to a prompt. Left alone it ends by itself with its ``length``-th token; ``forced`` are the tokens that
     a grammar leaves no choice in."""
-    voice = forced_voice(forced) if forced is not None else free_voice(prompt, sampling, length, draw)
+    voice = forced_voice(forced) if forced is not None else free_voice(prompt, sampling, length, draw, numerics)
     tokens: list[int] = []
     logits: list[Logits] = []
     text, searched = "", 0
@@ -185,13 +203,21 @@ def spoken(
 Voice = Callable[[list[int]], Iterator[tuple[int, Logits]]]
 
 
-def free_voice(prompt: str, sampling: Sampling, length: int, draw: Generator) -> Voice:
-    shift = generator_for("language", "prompt", prompt).normal(0.0, 2.0, (CYCLE, SIZE))
+@lru_cache(maxsize=64)
+def shift_of(prompt: str) -> Logits:
+    """What a prompt adds to the logits of each place in the cycle. A suite asks few prompts many times."""
+    return generator_for("language", "prompt", prompt).normal(0.0, 2.0, (CYCLE, SIZE))
+
+
+def free_voice(prompt: str, sampling: Sampling, length: int, draw: Generator, numerics: Numerics | None) -> Voice:
+    shift = shift_of(prompt)
 
     def voice(said: list[int]) -> Iterator[tuple[int, Logits]]:
         while True:
             last = said[-1] if said else IDS["\n"]
             logits = bigrams()[last] + shift[len(said) % CYCLE]
+            if numerics is not None:
+                logits = numerics(logits)
             ends = len(said) + 1 >= length and not sampling.ignore_eos
             logits[END] = 60.0 if ends else IMPOSSIBLE
             if len(said) < sampling.min_tokens:
@@ -252,6 +278,8 @@ def penalised(logits: Logits, said: Sequence[int], sampling: Sampling) -> Logits
 
 
 def filtered(chances: Logits, sampling: Sampling) -> Logits:
+    if sampling.top_p >= 1 and not sampling.min_p and not sampling.top_k:
+        return chances
     order = np.argsort(-chances, kind="stable")
     ordered = chances[order]
     kept = np.cumsum(ordered) - ordered < sampling.top_p

@@ -130,12 +130,17 @@ async def metrics(request: web.Request) -> web.Response:
 
 
 def application(
-    engine: Engine, *, speed: float = 1.0, model: str = "simulated", fingerprint: str | None = None
+    engine: Engine,
+    *,
+    speed: float = 1.0,
+    model: str = "simulated",
+    fingerprint: str | None = None,
+    rounding: float = 0.0,
 ) -> web.Application:
     app = web.Application(client_max_size=MAX_BODY_BYTES)
     live = Live(engine, speed)
     app[LIVE] = live
-    app[ANSWERING] = Answering(live, model=model, fingerprint=fingerprint or engine.model.digest)
+    app[ANSWERING] = Answering(live, model=model, fingerprint=fingerprint or engine.model.digest, rounding=rounding)
     app.router.add_post("/v1/chat/completions", chat)
     app.router.add_post("/v1/completions", completions)
     app.router.add_post("/tokenize", tokenize)
@@ -196,6 +201,13 @@ def limited(model: EngineModel, arguments: str | None) -> EngineModel:
 @click.option("--speed", default=1.0, type=click.FloatRange(1e-3, 1e6), show_default=True, help="Engine seconds per s.")
 @click.option("--seed", default=0, show_default=True, help="The boot's own seed.")
 @click.option("--content-seed", default=0, show_default=True, help="Which texts are easy, how long answers are.")
+@click.option(
+    "--rounding",
+    default=0.0,
+    type=click.FloatRange(0, 1),
+    show_default=True,
+    help="Nats by which the logits of two answers to one request differ (standard deviation).",
+)
 @click.option("--served-model-name", default="simulated", show_default=True)
 @click.option("--fingerprint-value", help="Echoed as system_fingerprint; else the model document's digest.")
 def main(
@@ -208,6 +220,7 @@ def main(
     speed: float,
     seed: int,
     content_seed: int,
+    rounding: float,
     served_model_name: str,
     fingerprint_value: str | None,
 ) -> None:
@@ -218,7 +231,7 @@ def main(
     except ValueError as error:
         said = first_problem(error) if isinstance(error, ValidationError) else str(error)
         raise click.ClickException(said) from None
-    app = application(engine, speed=speed, model=served_model_name, fingerprint=fingerprint_value)
+    app = application(engine, speed=speed, model=served_model_name, fingerprint=fingerprint_value, rounding=rounding)
     told = {
         "model": served_model_name,
         "engine_model": model.name,

@@ -114,6 +114,17 @@ class TestAResult:
         assert "What broke" not in page(house.held.revision)
         assert "it refuses min_p" in section(page(house.held.revision), "What changed openly")
 
+    def test_says_apart_what_was_not_shown_and_why(self, house: Suites, page: Callable[[BriefRevision], str]) -> None:
+        part = section(page(house.held.revision), "What was not shown")
+        said = words(part)
+        assert "None of these passed" in said
+        found = [said.index(one) for one in ("the control differs too", "no draft was proposed", "HTTP 400")]
+        assert found == sorted(found)
+        for state in ("cannot tell", "not exercised", "unsupported"):
+            assert state in said
+        assert "max-tokens" not in part
+        assert run_page(house.held, "sampled-parity", "concurrent") in part
+
     def test_has_a_word_for_every_case_in_every_manner(
         self, house: Suites, page: Callable[[BriefRevision], str]
     ) -> None:

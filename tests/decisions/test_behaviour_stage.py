@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from config.demo import brief_document
+from config.demo import ASKED, brief_document, with_suite
 from decisions import ledger
 from decisions.models import Account, BehaviourResult, BriefRevision, Event, Route
 from decisions.rules.brief import BadBrief, read_brief
@@ -22,6 +22,7 @@ from decisions.services.judge_behaviour import judge_behaviour
 from decisions.services.start_brief import start_brief
 from loadtests.behaviour.answers import Answers, read_answers
 from loadtests.behaviour.rebuild import OtherSuite, plan_of_document
+from loadtests.behaviour.registry import CASES
 from loadtests.behaviour.result import read_result
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.stores import evidence_store
@@ -158,6 +159,28 @@ def test_an_engine_that_was_started_by_another_rule_halts_the_brief(revision: Br
     advance_brief(revision=revision)
     assert "accepts drafts by the rule lossy" in revision.halted
     assert not BehaviourResult.objects.exists()
+
+
+def test_a_brief_may_ask_some_cases_alone_and_its_verdict_says_so(route: Route, engineer: Account) -> None:
+    traffic = import_traffic(
+        path=SUPPORT_ASSISTANT, name="demo", by=engineer.username, service=route.service.slug, seed=7
+    )
+    document = with_suite(brief_document(TARGET, traffic))
+    wrong = document | {"behaviour": {"only": ["max-tokens", "unheard-of"]}}
+    with pytest.raises(BadBrief, match=r"behaviour\.only: there is no case called unheard-of"):
+        freeze_brief(revision=create_brief(route=route, source=json.dumps(wrong), by=engineer), by=engineer)
+
+    found = create_brief(route=route, source=json.dumps(document), by=engineer)
+    freeze_brief(revision=found, by=engineer)
+    start_brief(revision=found, by=engineer)
+    plan = until_behaviour(found).campaign.plan["suite"]
+    assert [one["id"] for one in plan["cases"]] == [one.id for one in CASES if one.id in ASKED]
+    assert "greedy-parity" in plan["left_out"]
+    play_to_the_end(found)
+    verdict = found.verdicts.get()
+    assert any(f"of these cases alone: {', '.join(ASKED)}" in one for one in verdict.document["limits"])
+    row = next(one for one in verdict.document["guardrails"] if one["id"] == RAIL["id"])
+    assert "of the suite's cases were not asked, so no text was compared with the baseline's" in row["said"]
 
 
 def test_another_version_of_the_suite_is_not_asked_or_judged(revision: BriefRevision) -> None:

@@ -1,6 +1,7 @@
 """The rules of the suite's cases, on answers that were written down, and how an answer is read from its bytes."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import pairwise
@@ -11,13 +12,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from loadtests.behaviour.case import NEEDS, SERIAL, Heard, Seen, Settings
-from loadtests.behaviour.cases import lengths, logprobs, settings, stops, streaming, structured, tools
+from loadtests.behaviour.cases import lengths, logprobs, parity, settings, stops, streaming, structured, tools
+from loadtests.behaviour.cases.asking import LISTED_TOKENS
 from loadtests.behaviour.own_cases import BadCases, read_own_cases
+from loadtests.behaviour.prompts import OPEN
 from loadtests.behaviour.reading import Reading
 from loadtests.behaviour.registry import CASES, suite_plan
 from loadtests.behaviour.reply import Call, Choice, Reply, Token
 from loadtests.behaviour.result import Finding
 from loadtests.generator.http_answer import BadAnswer
+from loadtests.generator.said import Secrets
 
 pytestmark = pytest.mark.alone
 
@@ -180,18 +184,18 @@ def test_an_end_that_is_to_be_ignored_is_asked_for_where_one_came() -> None:
 
 
 def test_usage_ids_and_log_probabilities_tell_one_number() -> None:
-    full = answer("x" * 4 * lengths.MOST)
+    full = answer("x" * 4 * LISTED_TOKENS)
     assert lengths.usage_rule({"a": full, "b": answer("yes.", finish="stop")}).state == "held"
     wrong = {
-        "usage": answer("x" * 4 * lengths.MOST, usage={"completion_tokens": 3}),
-        "reason": answer("x" * 4 * lengths.MOST, finish="tool_calls"),
+        "usage": answer("x" * 4 * LISTED_TOKENS, usage={"completion_tokens": 3}),
+        "reason": answer("x" * 4 * LISTED_TOKENS, finish="tool_calls"),
         "cut": answer("x" * 8, finish="length"),
         "prompt": replace(full, prompt_token_ids=(1, 2, 3)),
     }
     assert {name: lengths.usage_rule({"a": one}).state for name, one in wrong.items()} == dict.fromkeys(wrong, "broken")
 
 
-TRAIN = {"platform": 1, "line": "mill", "late": True, "stops": ["A", "B", "C"], "engine": {"kind": "steam", "cars": 2}}
+TRAIN = {"line": "mill", "late": True, "stops": ["A", "B", "C"], "engine": {"kind": "steam", "cars": 2}}
 
 
 @pytest.mark.parametrize(
@@ -200,7 +204,7 @@ TRAIN = {"platform": 1, "line": "mill", "late": True, "stops": ["A", "B", "C"], 
         (json.dumps(TRAIN), "stop", "held"),
         (json.dumps(TRAIN)[:-1], "stop", "broken"),
         (json.dumps(TRAIN)[:-1], "length", "cannot_tell"),
-        (json.dumps(TRAIN | {"platform": 12}), "stop", "broken"),
+        (json.dumps(TRAIN | {"line": "quarry"}), "stop", "broken"),
         (json.dumps(TRAIN | {"draft": 1}), "stop", "broken"),
         ("", "stop", "broken"),
     ],
@@ -320,6 +324,27 @@ def certain(texts: Sequence[str], values: Sequence[float], *, top: bool = True) 
     return answer("".join(texts), tokens=told)
 
 
+def test_samples_are_asked_for_several_at_a_time_and_some_alone_to_tell_their_drafts() -> None:
+    asks = parity.sampled_asks({}, Settings(), penalties={})
+    many = Counter({ask.label.partition("-")[0]: 0 for ask in asks})
+    for ask in asks:
+        many[ask.label.partition("-")[0]] += ask.body.get("n", 1)
+    assert set(many.values()) == {parity.SAMPLES}
+    assert sum("n" not in ask.body for ask in asks) == parity.ALONE * parity.PANEL
+    thorough = parity.sampled_asks({}, Settings(thorough=True), penalties={})
+    assert sum(ask.body.get("n", 1) for ask in thorough) == parity.THOROUGH_SAMPLES * len(OPEN)
+
+
+def test_answers_of_one_request_are_samples_each_and_the_lonely_ones_tell_their_drafts() -> None:
+    two = replace(answer("ab"), choices=(answer("ab").choice, replace(answer("abcd").choice, index=1)))
+    seen = {"0-0000": answer("ab", draft_tokens=4), "0-0001": answer("ab", draft_tokens=0), "0-0002": two}
+    found = parity.samples_of(seen, parity.Names())
+    assert found is not None
+    assert len(found["0"]) == 4
+    assert parity.drafts_told(heard({}, seen), "0-") == [True, False]
+    assert parity.drafts_told(heard({}, {"0-0002": two}), "0-") == [False]
+
+
 def test_log_probabilities_have_a_shape() -> None:
     right = certain(["a", "b"], [-0.1, -0.2])
     assert logprobs.shape_rule({"a": right}).state == "held"
@@ -422,7 +447,7 @@ def streamed_answer() -> bytes:
 
 
 def read(content: bytes, cuts: Sequence[int] = (), *, stream: bool = True) -> Reply:
-    reading = Reading(stream=stream)
+    reading = Reading(stream=stream, secrets=Secrets())
     edges = [0, *sorted(cuts), len(content)]
     for start, end in pairwise(edges):
         if start < end and reading.take(content[start:end]):

@@ -1,7 +1,7 @@
 """The behaviour suite against faults that are known: a simulated server that drafts, behind a proxy that plants them.
 
-What the simulated engine can't show (it knows no character beyond ASCII, and hardly ever repeats itself) is planted in
-front of a real one: ``tests/workers/test_behaviour_on_vllm.py``.
+What the simulated engine can't show (it knows no character beyond ASCII) is planted in front of a real one:
+``tests/workers/test_behaviour_on_vllm.py``.
 """
 
 import asyncio
@@ -59,6 +59,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "usage-counts-a-draft": ("usage-and-finish-reason", "max-tokens"),
     "another-finish-reason": ("usage-and-finish-reason", "max-tokens"),
     "bad-words-ignored": ("bad-words",),
+    "penalties-ignored": ("penalties",),
     "allowed-tokens-ignored": ("allowed-tokens",),
     "min-p-dropped": ("min-p",),
     "logit-bias-dropped": ("logit-bias",),
@@ -77,7 +78,7 @@ NAMED: dict[str, tuple[str, ...]] = {
     "error-inside-200": ("max-tokens",),
 }
 # Caught in front of a real engine.
-ON_VLLM = {"characters-broken", "penalties-ignored"}
+ON_VLLM = {"characters-broken"}
 # The service's own settings, where they matter.
 SETTINGS = {"top-p-and-top-k-ignored": Settings(top_p=0.5)}
 

@@ -173,7 +173,8 @@ def test_a_run_notices_what_it_says_that_it_would() -> None:
     for _ in range(runs):
         found = compared(
             lambda rng: rows_of(400, rng, planted=(6,), mass=mass),
-            lambda rng: rows_of(400, rng),
+            # both batches of the baseline
+            lambda rng: rows_of(800, rng),
             prompts=2,
             permutations=399,
             rng=rng,
@@ -354,12 +355,25 @@ def test_the_power_is_that_of_samples_with_drafts() -> None:
 
 
 def test_the_number_of_samples_needed() -> None:
-    # the textbook's two-sided comparison of 50 and 45 %, at 0.25 % and 90 %
-    assert samples_needed(0.05, prompts=1, cells=1, alpha=0.005) == 3_707
-    assert 3_000 < samples_needed(0.05, prompts=4, cells=30) < 3_700
-    assert samples_needed(0.05, prompts=1, cells=30) > 5_000
+    # three quarters of the textbook's two-sided comparison of 50 and 45 %, at 0.25 % and 90 % (3,707 in either of two
+    # equal arms): the other arm is twice as large
+    assert samples_needed(0.05, prompts=1, cells=1, alpha=0.005) == 2_780
+    assert 2_250 < samples_needed(0.05, prompts=4, cells=30) < 2_800
+    assert samples_needed(0.05, prompts=1, cells=30) > 3_750
     with pytest.raises(ValueError, match="no such plan"):
         samples_needed(0.0, prompts=1, cells=30)
+
+
+def test_a_share_of_drafts_may_be_told_by_some_samples_alone() -> None:
+    rng = np.random.default_rng(31)
+    own, baseline, repeat = (rows_of(400, rng) for _ in range(3))
+    all_told = sampled_parity([PromptSamples("p", own, baseline, repeat, drafted=200)])
+    some_told = sampled_parity([PromptSamples("p", own, baseline, repeat, drafted=16, told=32)])
+    assert some_told.smallest_shift == all_told.smallest_shift
+    assert some_told.candidate is not None
+    assert some_told.candidate.prompts[0].samples == (400, 800)
+    with pytest.raises(ValueError, match="33 samples with drafts of 32"):
+        sampled_parity([PromptSamples("p", own, baseline, repeat, drafted=33, told=32)])
 
 
 def test_as_many_permutations_are_taken_as_the_smallest_p_needs() -> None:

@@ -2,6 +2,7 @@
 
 import asyncio
 import json
+from collections import Counter
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field, replace
@@ -10,9 +11,10 @@ from typing import Any
 import pytest
 from aiohttp import web
 
-from loadtests.behaviour.answers import Answers, Line, read_answers
+from loadtests.behaviour.answers import Answers, Line, read_answers, read_line
 from loadtests.behaviour.case import SERIAL, UNTOLD, Ask, Case, Settings, always, answer_id, held
-from loadtests.behaviour.collect import collect, drafts_of
+from loadtests.behaviour.cases import lengths, parity
+from loadtests.behaviour.collect import collect, drafts_of, runs_alone
 from loadtests.behaviour.counters import Counters, counters_of
 from loadtests.behaviour.declared import declared_by, rule_of
 from loadtests.behaviour.judge import judge
@@ -270,6 +272,63 @@ async def test_requests_of_several_cases_run_at_once_as_many_as_asked(speculatin
     assert most == 5
 
 
+async def test_what_several_cases_ask_alike_is_asked_once(speculating: Endpoint) -> None:
+    plan = suite_plan(only=["stop-strings", "stop-tokens", "logprobs-shape", "logprobs-values"])
+    answers = await collect(speculating, plan, server="candidate")
+    lines = {line.id: line for line in answers.lines}
+    reused = [line for line in answers.lines if line.asked_as is not None]
+    sent = Counter((line.label, line.manner) for line in answers.lines if line.asked_as is None)
+    asked = [("probe", manner) for manner in ("serial", "concurrent-stream", "cached")]
+    asked += [(f"list-{index}", manner) for index in range(3) for _, manner in asked]
+    assert [sent[one] for one in asked] == [1] * 12
+    assert len(reused) == 2 + 6
+    for line in reused:
+        first = lines[line.asked_as or ""]
+        assert (line.reply, line.request) == (first.reply, first.request)
+        assert first.asked_as is None
+    assert answers.asked.requests == len(answers.lines) - len(reused)
+    assert read_answers(answers.content) == answers
+
+
+async def test_the_baseline_is_asked_for_rules_in_a_crowd_and_the_candidate_in_every_manner(plain: Endpoint) -> None:
+    plan = suite_plan(only=["max-tokens", "seeds"])
+    baseline = await collect(plain, plan, server="baseline")
+    candidate = await collect(plain, plan, server="candidate")
+    of_rules = [line for line in baseline.lines if line.case == "max-tokens" and line.manner == "serial"]
+    assert len(of_rules) == len(lengths.LIMITS)
+    assert {line.manner for line in baseline.lines} == {line.manner for line in candidate.lines}
+    alone = {
+        server: [(case.id, manner.id) for case, manner in plan.runs if runs_alone(plan, server, case, manner)]
+        for server in (baseline.server, candidate.server)
+    }
+    # A seed that repeats its text is disturbed by a crowd.
+    assert alone == {"baseline": [("seeds", "serial")], "candidate": [("max-tokens", "serial"), ("seeds", "serial")]}
+
+
+def test_what_is_spared_is_asked_when_thorough_and_in_a_crowd() -> None:
+    asks = parity.greedy_asks({}, Settings())
+    assert sum(ask.spared for ask in asks) == len(asks) // 2
+
+
+async def test_one_at_a_time_fewer_are_asked(plain: Endpoint) -> None:
+    answers = await collect(plain, suite_plan(only=["stop-strings"]), server="candidate")
+    labels = {
+        manner: [line.label for line in answers.lines if line.manner == manner] for manner in ("serial", "cached")
+    }
+    assert labels["serial"] == labels["cached"][:2] + labels["cached"][3::2]
+
+
+def test_a_thorough_suite_spares_nobody() -> None:
+    thorough = suite_plan(only=["max-tokens"], settings=Settings(thorough=True))
+    assert any(runs_alone(thorough, "baseline", case, manner) for case, manner in thorough.runs)
+
+
+def test_a_line_says_which_request_its_answer_was_asked_for() -> None:
+    asked = Line("no-x", "serial", "asked", "chat", {"prompt": "x"}, told("a"), "other/serial/asked")
+    assert read_line(canonical(asked.document)) == asked
+    assert "asked_as" not in replace(asked, asked_as=None).document
+
+
 async def test_sampled_requests_share_no_seed_between_servers(plain: Endpoint) -> None:
     plan = suite_plan(only=["sampled-parity"])
     seeds = []
@@ -311,6 +370,13 @@ def result_of(
         answers_of(plan, {case.id: baseline}, server="baseline"),
         answers_of(plan, {case.id: candidate}, drafts=drafts),
     )
+
+
+def test_a_server_without_a_parser_for_tools_is_named() -> None:
+    refusal = Reply("refused", error='tool_choice=function "a" requires --tool-call-parser to be set')
+    found = result_of(once("no-x", rule=lambda seen: held("")), refusal, refusal).cases[0]
+    assert found.state == "unsupported"
+    assert "the server was started without a tool-call parser" in found.said
 
 
 def no_x(seen: Any) -> Finding:

@@ -69,10 +69,10 @@ def events(text: str) -> list[Any]:
     return [json.loads(line) for line in said[:-1]]
 
 
-async def serving(setting: Speculative | None, speed: float = SPEED) -> AsyncIterator[Served]:
+async def serving(setting: Speculative | None, speed: float = SPEED, rounding: float = 0.0) -> AsyncIterator[Served]:
     model = still()
     engine = Engine(model, speculation_of(model, setting), pace=Pace(model.nuisances, 1), seed=1)
-    app = application(engine, speed=speed, model="tiny", fingerprint=FINGERPRINT)
+    app = application(engine, speed=speed, model="tiny", fingerprint=FINGERPRINT, rounding=rounding)
     runner = web.AppRunner(app, handler_cancellation=True, access_log=None, shutdown_timeout=0.1)
     await runner.setup()
     await web.TCPSite(runner, "127.0.0.1", 0).start()
@@ -225,6 +225,19 @@ async def test_penalties_and_bias_have_their_effect(plain: Served) -> None:
 
     assert await different(frequency_penalty=2.0) > await different() > await different(logit_bias={110: 100})
     assert await different(logit_bias={110: 100}) == 1
+
+
+async def test_a_target_that_rounds_answers_otherwise_where_its_best_tokens_are_close() -> None:
+    settings: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True, "logprobs": True}
+    texts, values = {}, {}
+    for nats in (0.0, 0.1):
+        async for served in serving(None, rounding=nats):
+            answers = [(await served.chat(**settings))["choices"][0] for _ in range(6)]
+        texts[nats] = {one["message"]["content"] for one in answers}
+        values[nats] = {one["logprobs"]["content"][0]["logprob"] for one in answers}
+    assert (len(texts[0.0]), len(values[0.0])) == (1, 1)
+    assert (len(texts[0.1]) > 1, len(values[0.1])) == (True, 6)
+    assert max(values[0.1]) - min(values[0.1]) < 1
 
 
 async def test_several_answers_come_with_one_usage_and_no_metrics(speculating: Served) -> None:

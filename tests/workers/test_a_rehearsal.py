@@ -10,9 +10,10 @@ from django.conf import settings as configured
 from django.test import Client
 from django.urls import reverse
 
-from config.demo import brief_document
+from config.demo import brief_document, with_suite
 from decisions import ledger
-from decisions.models import Account, BriefRevision, Release, Route
+from decisions.models import Account, BriefRevision, Release, Route, Verdict
+from decisions.selectors.behaviour import behaviour_result
 from decisions.services.advance_brief import advance_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.freeze_brief import freeze_brief
@@ -58,6 +59,8 @@ ENGINE = EngineModel(
     lengths=Lengths(default=ClassLength(median=40, sigma=0.1)),
 )
 REFUSAL = "The evidence is simulated: only measured evidence can carry an approval"
+# A step takes its time here: enough of the suite to see it through.
+CASES = ["choice", "max-tokens", "stop-tokens", "allowed-tokens"]
 LEVEL = {"name": "quiet", "arrival": {"process": "constant", "rate": 15}, "duration_s": 1.1, "drain_s": 10}
 
 
@@ -76,6 +79,9 @@ def brief_source(models: Path) -> str:
     document |= {"candidates": document["candidates"][1:2], "levels": [LEVEL], "peak": "quiet"}
     document["outcome"] |= {"minimum_improvement": 0.5}
     document["guardrails"] = []
+    document = with_suite(document)
+    document["guardrails"][0]["cell"] = {"level": "quiet"}
+    document["behaviour"] = {"only": CASES}
     # Other work on the machine that runs the tests delays this client too.
     document["rule"] |= {"max_client_lag_ms": 5_000}
     return json.dumps(document)
@@ -110,10 +116,11 @@ def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(
     assert revision.halted == ""
     verdict = revision.verdicts.get()
     purposes = list(Campaign.objects.order_by("pk").values_list("purpose", flat=True))
-    assert purposes == ["noise-floor", "tuning", "held-out", "fallback"]
+    assert purposes == ["noise-floor", "tuning", "held-out", "behaviour", "fallback"]
     # Which verdict it is depends on what else this machine does, whose noise is in the client's times.
     assert revision.state == "in-review"
     assert verdict.document["evidence_class"] == "simulated"
+    check_behaviour(verdict, revision)
 
     with pytest.raises(Refused, match=REFUSAL):
         sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="It went so well")
@@ -125,6 +132,22 @@ def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(
     assert ledger.verify().broken is None
 
     check_evidence()
+
+
+def check_behaviour(verdict: Verdict, revision: BriefRevision) -> None:
+    """The suite was asked of three boots, and the verdict rests on what it found."""
+    found = behaviour_result(revision)
+    assert found is not None
+    assert (found.outcome, found.cases, found.exercised) == ("held", len(CASES), True), found.sentence
+    (row,) = verdict.document["guardrails"]
+    assert (row["id"], row["shown"], row["evidence"]) == ("same-output", "shown", found.digest)
+    assert row["said"] == found.sentence
+    assert f"asked of these cases alone: {', '.join(CASES)}" in " ".join(verdict.document["limits"])
+    assert {boot.arm: boot.suite_run.findings for boot in Boot.objects.filter(campaign__purpose="behaviour")} == {
+        "baseline": [],
+        "candidate": [],
+        "control": [],
+    }
 
 
 def check_evidence() -> None:

@@ -123,12 +123,36 @@ def test_an_argument_outside_the_digest_is_named_in_the_stated_list() -> None:
 
 def test_every_engine_argument_of_the_digest_reaches_the_engine() -> None:
     every = EngineArguments(
-        max_num_batched_tokens=512, block_size=16, gpu_memory_utilization=0.9, enable_prefix_caching=False
+        max_num_batched_tokens=512,
+        block_size=16,
+        gpu_memory_utilization=0.9,
+        enable_prefix_caching=False,
+        tool_call_parser="hermes",
     )
     given = words(configuration().model_copy(update={"arguments": every}))
     for name in EngineArguments.model_fields:
         flag = name.replace("_", "-")
         assert f"--{flag}" in given or f"--no-{flag}" in given
+
+
+def test_a_tool_call_parser_is_named_and_allowed_in_both_arms_and_its_absence_changes_no_digest() -> None:
+    plain, without = configuration(), EngineArguments(dtype="bfloat16", enforce_eager=True)
+    calling = plain.model_copy(update={"arguments": without.model_copy(update={"tool_call_parser": "hermes"})})
+    assert words(calling) == [
+        *watched(calling),
+        *SETTINGS,
+        *("--tool-call-parser", "hermes"),
+        "--enable-auto-tool-choice",
+    ]
+    assert words(calling.with_speculative(NGRAM))[-3] == "--enable-auto-tool-choice"
+    assert calling.digest != plain.digest
+    assert "tool_call_parser" not in plain.model_dump(mode="json")["arguments"]
+
+
+@pytest.mark.parametrize("name", ["", "hermes --trust-remote-code", "--port", "a/b"])
+def test_a_tool_call_parser_is_a_name(name: str) -> None:
+    with pytest.raises(ValueError, match="tool_call_parser"):
+        EngineArguments(tool_call_parser=name)
 
 
 def test_only_allowed_variables_reach_the_engine() -> None:

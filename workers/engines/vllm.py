@@ -64,7 +64,8 @@ def setting_arguments(arguments: EngineArguments) -> list[str]:
             words.append(f"--{flag}" if value else f"--no-{flag}")
         else:
             words += [f"--{flag}", str(value)]
-    return words
+    # The engine takes the parser only where it may be used, and its use only with a parser.
+    return [*words, "--enable-auto-tool-choice"] if arguments.tool_call_parser else words
 
 
 def speculative_arguments(speculative: Speculative | None, drafter_path: Path | None) -> list[str]:

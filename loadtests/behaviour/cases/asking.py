@@ -4,23 +4,31 @@ from collections.abc import Iterable, Sequence
 from typing import Any, TypeGuard
 
 from loadtests.behaviour.case import Ask, Seen, cannot_tell
-from loadtests.behaviour.prompts import STORY
+from loadtests.behaviour.prompts import LISTS, STORY
 from loadtests.behaviour.reply import Choice, Reply
 from loadtests.behaviour.result import Finding
 
 PROBE = "probe"
-PROBED_TOKENS = 40
+# Three rounds of the longest drafts that are usual, and text enough to cut several stop strings out of.
+PROBED_TOKENS = 28
+LISTED_TOKENS = 24
+TOP = 4
 
 
-def chat(label: str, prompt: str = STORY, *, stream: bool | None = None, **fields: Any) -> Ask:
+def chat(label: str, prompt: str = STORY, *, stream: bool | None = None, common: bool = False, **fields: Any) -> Ask:
     """A greedy chat of one message, unless the fields say otherwise."""
     body = {"messages": [{"role": "user", "content": prompt}], "temperature": 0} | fields
-    return Ask(label, body, stream=stream)
+    return Ask(label, body, stream=stream, common=common)
 
 
-def probe(prompt: str = STORY, **fields: Any) -> Ask:
+def probe(prompt: str = STORY) -> Ask:
     """What the server says when it is left alone: later requests rest on it. It can't end by itself."""
-    return chat(PROBE, prompt, **({"max_tokens": PROBED_TOKENS, "ignore_eos": True, "top_logprobs": 1} | fields))
+    return chat(PROBE, prompt, common=True, max_tokens=PROBED_TOKENS, ignore_eos=True, top_logprobs=1)
+
+
+def listed(label: str, index: int, *, stream: bool | None = None) -> Ask:
+    """A list that any drafter can go on with: whatever is looked at in it, it is asked for once."""
+    return chat(label, LISTS[index], stream=stream, common=True, max_tokens=LISTED_TOKENS, top_logprobs=TOP)
 
 
 def together(findings: Iterable[Finding], otherwise: str) -> Finding:

@@ -14,13 +14,11 @@ from loadtests.behaviour.case import (
     held,
     shown,
 )
-from loadtests.behaviour.cases.asking import chat, decoded, together, token_bytes
+from loadtests.behaviour.cases.asking import TOP, chat, decoded, listed, together, token_bytes
 from loadtests.behaviour.prompts import LISTS, PREAMBLE
 from loadtests.behaviour.reply import Reply, Token
 from loadtests.behaviour.result import Finding
 
-TOP = 4
-LENGTH = 24
 # Above what a sum of chances may be by rounding.
 ROUNDING = 1e-2
 # In nats: K + 1 rows at once add in another order than one row. Between two boots of one model in bfloat16 the log
@@ -29,10 +27,7 @@ NUMERICS = 0.5
 LIKELY = -3.0
 BEGINNING = 4
 NOT_TOLD = "the server tells no log probabilities"
-ASKS = tuple(
-    chat(f"list-{index}", text, max_tokens=LENGTH, ignore_eos=True, top_logprobs=TOP)
-    for index, text in enumerate(LISTS[:3])
-)
+ASKS = tuple(listed(f"list-{index}", index) for index in range(3))
 
 
 def shape_rule(seen: Seen) -> Finding:

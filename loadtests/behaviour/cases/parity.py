@@ -4,6 +4,7 @@ Both take continuations of texts, not chats: the first tokens of a chat are hard
 """
 
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeGuard
 
 from loadtests.behaviour.case import (
@@ -19,19 +20,22 @@ from loadtests.behaviour.case import (
     cannot_tell,
 )
 from loadtests.behaviour.greedy import Continuation, GreedyParity, greedy_parity
-from loadtests.behaviour.prompts import SENTENCES, free_prefix, repeating_prefix
+from loadtests.behaviour.prompts import OPEN, SENTENCES, free_prefix, repeating_prefix
 from loadtests.behaviour.reply import Choice, Reply
 from loadtests.behaviour.result import Difference, Finding, State
 from loadtests.behaviour.sampled import PromptSamples, SampledParity, Shift, as_samples, sampled_parity
 
 # Tokens of a continuation: more where drafts are likelier, for only those with drafts tell anything.
-CONTINUED, REPEATED = 12, 24
+CONTINUED, REPEATED = 10, 28
 # Tokens 2 to 6 are compared: the first is the prefill's own.
 SAMPLED = 6
-PANEL, THOROUGH_PANEL = 4, 6
-SAMPLES, THOROUGH_SAMPLES = 192, 3_700
+PANEL = 4
+SAMPLES, THOROUGH_SAMPLES = 352, 3_712
+# Samples of one request: an engine's batch is filled by few requests. Of several answers no engine tells the drafts,
+# so so many samples of a prompt are asked for alone, and tell it for all.
+TOGETHER, ALONE = 16, 32
 # The shift of mass that a run has to be able to notice: what so many samples can.
-NOTICED, THOROUGHLY_NOTICED = 0.3, 0.05
+NOTICED, THOROUGHLY_NOTICED = 0.2, 0.05
 MOST_DIFFERENCES = 5
 STATE: Mapping[str, State] = {
     "shown": "held",
@@ -80,7 +84,11 @@ def continued(label: str, prompt: str, **fields: Any) -> Ask:
 def greedy_asks(seen: Seen, settings: Settings) -> list[Ask]:
     fields = {"temperature": 0, "top_logprobs": 2, "return_tokens_as_token_ids": True}
     return [
-        continued(label_of(prompt, prefix), text, max_tokens=REPEATED if prefix % 2 else CONTINUED, **fields)
+        replace(
+            continued(label_of(prompt, prefix), text, max_tokens=REPEATED if prefix % 2 else CONTINUED, **fields),
+            # Of those that leave open what comes fewer have drafts.
+            spared=prefix % 2 == 0,
+        )
         for prompt, prefix, text in prefixes(settings)
     ]
 
@@ -167,10 +175,8 @@ def greedy_numbers(found: GreedyParity) -> dict[str, Any]:
     }
 
 
-def panel(settings: Settings) -> list[str]:
-    """Half of them leave open what comes, half have said it, so that there is something to draft."""
-    chosen = SENTENCES[: THOROUGH_PANEL if settings.thorough else PANEL]
-    return [(repeating_prefix if number % 2 else free_prefix)(one) for number, one in enumerate(chosen)]
+def panel(settings: Settings) -> tuple[str, ...]:
+    return OPEN if settings.thorough else OPEN[:PANEL]
 
 
 def sampled_asks(seen: Seen, settings: Settings, *, penalties: Mapping[str, Any]) -> list[Ask]:
@@ -184,11 +190,10 @@ def sampled_asks(seen: Seen, settings: Settings, *, penalties: Mapping[str, Any]
     } | dict(penalties)
     if settings.top_k > 0:
         fields["top_k"] = settings.top_k
-    samples = THOROUGH_SAMPLES if settings.thorough else SAMPLES
-    # One answer a request: with several, no engine tells the drafts of any.
+    several = ((THOROUGH_SAMPLES if settings.thorough else SAMPLES) - ALONE) // TOGETHER
     return [
-        continued(f"{number}-{sample:04d}", prompt, **fields)
-        for sample in range(samples)
+        continued(f"{number}-{place:04d}", prompt, **(fields if place < ALONE else fields | {"n": TOGETHER}))
+        for place in range(ALONE + several)
         for number, prompt in enumerate(panel(settings))
     ]
 
@@ -207,26 +212,35 @@ def sampled_judge(heard: Heard) -> Finding:
             candidate=as_samples(candidate[number]),
             baseline=as_samples(baseline[number]),
             repeat=as_samples(repeat[number]),
-            drafted=sum(
-                drafted(reply, heard) for label, reply in heard.candidate.items() if label.startswith(f"{number}-")
-            ),
+            drafted=sum(told),
+            told=len(told),
         )
         for number in candidate
         if number in baseline and number in repeat
+        for told in [drafts_told(heard, f"{number}-")]
     ]
     noticed = THOROUGHLY_NOTICED if heard.settings.thorough else NOTICED
     found = sampled_parity(prompts, alpha=heard.alpha, noticed=noticed)
     return Finding(state=STATE[found.found], said=found.reason, numbers=sampled_numbers(found))
 
 
+def drafts_told(heard: Heard, prompt: str) -> list[bool]:
+    """Of each of the candidate's samples of a prompt that tells it, whether drafts were proposed; where none does, what
+    the counters say of all."""
+    own = [reply for label, reply in heard.candidate.items() if label.startswith(prompt)]
+    told = [reply.draft_tokens > 0 for reply in own if len(reply.choices) == 1 and reply.draft_tokens is not None]
+    return told or [drafted(own[0], heard)]
+
+
 def samples_of(seen: Seen, names: Names) -> dict[str, list[Sequence[int]]] | None:
     """The samples of each prompt; None where an answer's tokens were not told."""
     found: dict[str, list[Sequence[int]]] = {}
     for label, reply in seen.items():
-        tokens = names.tokens(reply.choice)
-        if tokens is None:
-            return None
-        found.setdefault(label.partition("-")[0], []).append(tokens)
+        for choice in reply.choices:
+            tokens = names.tokens(choice)
+            if tokens is None:
+                return None
+            found.setdefault(label.partition("-")[0], []).append(tokens)
     return found
 
 
@@ -275,7 +289,7 @@ CASES = (
         "T3",
         (lambda seen, settings: sampled_asks(seen, settings, penalties={}),),
         judge=sampled_judge,
-        needs=("token_ids", "seed"),
+        needs=("token_ids", "seed", "n"),
         descends_from=(54282,),
         manners=(CONCURRENT,),
         thorough=(CONCURRENT,),
@@ -293,7 +307,7 @@ CASES = (
             ),
         ),
         judge=sampled_judge,
-        needs=("token_ids", "seed"),
+        needs=("token_ids", "seed", "n"),
         descends_from=(18902, 54282),
         # Twice as much to ask: the effect of penalties is a case of its own.
         manners=(),

@@ -18,12 +18,12 @@ from loadtests.behaviour.case import (
     not_exercised,
     shown,
 )
-from loadtests.behaviour.cases.asking import PROBE, chat, probe, together, words_of
+from loadtests.behaviour.cases.asking import PROBE, PROBED_TOKENS, chat, probe, together, words_of
 from loadtests.behaviour.prompts import DAYS, LISTS
 from loadtests.behaviour.reply import Reply
 from loadtests.behaviour.result import Finding
 
-LENGTH = 48
+LENGTH = 40
 # Repeats that a penalty has to save on the baseline before anything can be asked of the candidate.
 LEAST_EFFECT = 6
 PENALTIES: dict[str, dict[str, Any]] = {
@@ -76,7 +76,7 @@ def banned_words(seen: Seen) -> list[str]:
 def banned_asks(seen: Seen, settings: Settings) -> Iterator[Ask]:
     if words := banned_words(seen):
         bad = [one.strip() for one in words]
-        yield chat("banned", LISTS[3], max_tokens=40, ignore_eos=True, top_logprobs=0, bad_words=bad)
+        yield chat("banned", LISTS[3], max_tokens=PROBED_TOKENS, ignore_eos=True, top_logprobs=0, bad_words=bad)
 
 
 def banned_rule(seen: Seen) -> Finding:
@@ -100,7 +100,7 @@ def allowed_asks(seen: Seen, settings: Settings) -> Iterator[Ask]:
     if ids:
         # Half of them, so that what the model would rather say is not among them.
         allowed = sorted(set(ids))[::2]
-        yield chat("allowed", LISTS[3], max_tokens=32, ignore_eos=True, allowed_token_ids=allowed)
+        yield chat("allowed", LISTS[3], max_tokens=PROBED_TOKENS, ignore_eos=True, allowed_token_ids=allowed)
 
 
 def allowed_rule(seen: Seen) -> Finding:
@@ -145,7 +145,7 @@ NARROW: dict[str, dict[str, Any]] = {"top-k": {"top_k": 1}, "top-p": {"top_p": 0
 
 def narrow_asks(name: str, fields: Mapping[str, Any]) -> list[Ask]:
     """Hot sampling from which the setting leaves one token."""
-    fixed: dict[str, Any] = {"max_tokens": 12, "temperature": 1.5, "seed": DRAWN} | dict(fields)
+    fixed: dict[str, Any] = {"max_tokens": 8, "temperature": 1.5, "seed": DRAWN} | dict(fields)
     return [chat(f"{name}-{index}", LISTS[5], **fixed) for index in range(4)]
 
 
@@ -169,7 +169,7 @@ SEEDS = 6
 
 def seed_asks() -> tuple[Ask, ...]:
     """Each seed twice; the two requests of a pair are alike to the byte."""
-    fields: dict[str, Any] = {"max_tokens": 16, "temperature": 1.0, "ignore_eos": True}
+    fields: dict[str, Any] = {"max_tokens": 10, "temperature": 1.0, "ignore_eos": True}
     return tuple(
         chat(f"seed-{seed}-{time}", f"Tell me something about {DAYS.split(', ')[seed]}.", seed=1_000 + seed, **fields)
         for time in range(2)
@@ -290,6 +290,7 @@ CASES = (
         descends_from=(6038, 9441, 11123),
         manners=(SERIAL,),
         thorough=(SERIAL,),
+        undisturbed=True,
     ),
     Case(
         "several-answers",

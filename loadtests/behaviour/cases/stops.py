@@ -5,6 +5,7 @@ token that would end the answer by itself is ignored throughout.
 """
 
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 from loadtests.behaviour.case import (
@@ -20,11 +21,21 @@ from loadtests.behaviour.case import (
     not_exercised,
     shown,
 )
-from loadtests.behaviour.cases.asking import PROBE, but, chat, decoded, probe, together, token_bytes
+from loadtests.behaviour.cases.asking import (
+    PROBE,
+    PROBED_TOKENS,
+    but,
+    chat,
+    decoded,
+    probe,
+    together,
+    token_bytes,
+)
 from loadtests.behaviour.prompts import STORY
 from loadtests.behaviour.reply import Reply
 from loadtests.behaviour.result import Finding
 
+SETTINGS: dict[str, Any] = {"max_tokens": PROBED_TOKENS + 10, "ignore_eos": True, "top_logprobs": 1}
 TOO_SHORT = "the answer was too short, or too uniform, to cut a stop string out of"
 NEVER_CAME = "the stop never came"
 PLACES = (0.15, 0.3, 0.45, 0.6, 0.75)
@@ -132,9 +143,8 @@ def nothing_past(label: str, reply: Reply, stops: Sequence[str]) -> Finding:
 
 def stop_asks(seen: Seen, *, close: bool, **fields: Any) -> list[Ask]:
     stops = (neighbours if close else scattered)(seen[PROBE].text)
-    most = len(seen[PROBE].choice.tokens or ()) + 10
-    settings: dict[str, Any] = {"max_tokens": max(50, most), "ignore_eos": True, "top_logprobs": 1} | fields
-    return [chat(label, STORY, stop=list(both), **settings) for label, both in stops.items()]
+    asks = [chat(label, STORY, stop=list(both), **(SETTINGS | fields)) for label, both in stops.items()]
+    return [replace(ask, spared=place % 2 == 1) for place, ask in enumerate(asks)]
 
 
 def stop_rule(seen: Seen, *, close: bool, included: bool = False) -> Finding:
@@ -154,7 +164,8 @@ def token_asks(seen: Seen, settings: Settings) -> Iterator[Ask]:
     for index, place in enumerate(PLACES):
         token = token_at(seen, place)
         if token is not None:
-            yield chat(f"stop-{index}", STORY, stop_token_ids=[token], max_tokens=50, ignore_eos=True)
+            fields = SETTINGS | {"stop_token_ids": [token]}
+            yield replace(chat(f"stop-{index}", STORY, **fields), spared=index % 2 == 1)
 
 
 def token_rule(seen: Seen) -> Finding:

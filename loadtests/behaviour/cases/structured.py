@@ -30,10 +30,9 @@ from loadtests.behaviour.result import Finding
 TRAINS: dict[str, Any] = {
     "type": "object",
     "properties": {
-        "platform": {"type": "integer", "minimum": 1, "maximum": 9},
         "line": {"enum": ["harbour", "mill", "old town"]},
         "late": {"type": "boolean"},
-        "stops": {"type": "array", "items": {"enum": ["A", "B", "C", "D"]}, "minItems": 3, "maxItems": 6},
+        "stops": {"type": "array", "items": {"enum": ["A", "B", "C", "D"]}, "minItems": 2, "maxItems": 4},
         "engine": {
             "type": "object",
             "properties": {
@@ -44,7 +43,7 @@ TRAINS: dict[str, Any] = {
             "additionalProperties": False,
         },
     },
-    "required": ["platform", "line", "late", "stops", "engine"],
+    "required": ["line", "late", "stops", "engine"],
     "additionalProperties": False,
 }
 PLATE = r"(north|south)-[0-9]{4}-(red|green|blue)-[0-9]{4}"
@@ -52,7 +51,7 @@ COLOURS = ("violet and violet and indigo", "violet and violet and crimson", "vio
 # A regular language, so that a pattern can check what the grammar allows.
 SUM = 'root ::= "sum: " term " + " term " + " term\nterm ::= [1-9] [0-9] [0-9]'
 SUM_PATTERN = r"sum: [1-9][0-9]{2} \+ [1-9][0-9]{2} \+ [1-9][0-9]{2}"
-MOST = 160
+MOST = 120
 Check = Callable[[str], str | None]
 
 
@@ -123,9 +122,13 @@ def as_schema(schema: Mapping[str, Any]) -> dict[str, Any]:
     return {"type": "json_schema", "json_schema": {"name": "train", "schema": schema}}
 
 
+# Drafts come out of these; the second has some that the schema forbids. On one line: a small model that may break lines
+# goes on with it.
+TRAIN = '{"line": "mill", "late": true, "stops": ["A", "B", "A"], "engine": {"kind": "steam", "cars": 4}}'
+NO_TRAIN = '{"line": "north", "late": true, "stops": ["A", "E", "A", "B", "C", "D"], "engine": {"kind": "steam"}}'
 ABOUT_TRAINS = (
-    "Describe the train to the harbour as JSON. It stops at A, B, C, A, B and C.",
-    "Describe the late diesel train with twelve cars as JSON: A, B, A, B, A, B.",
+    f"Describe a train as JSON, on one line, like this one: {TRAIN}",
+    f"Describe the late train as JSON, on one line, like this one, which is wrong: {NO_TRAIN}",
 )
 SCHEMA_ASKS = (
     *(
