@@ -85,11 +85,11 @@ bench-decision: install
 bench-tuning: install
 	$(RUN)/python -m tests.benchmarks.tuning $(BENCH_TUNING)
 
-# Some hours of two cores; goes on where it was ended. For example BENCH_BEHAVIOUR="--only exact --runs 100", or "--table".
+# Half an hour of one core; goes on where it was ended. For example BENCH_BEHAVIOUR="--processes 1", or "--table".
 bench-behaviour: install
 	$(RUN)/python -m tests.benchmarks.behaviour $(BENCH_BEHAVIOUR)
 
-# The whole suite on real vLLM, eight times over: prints what each case came to and how long it took.
+# The whole suite on real vLLM: eight boots, an hour of two cores; goes on where it was ended. Writes docs/benchmarks/behaviour_engine.md.
 bench-behaviour-engine: install install-engine
 	DJANGO_SETTINGS_MODULE=config.settings $(RUN)/python -m tests.benchmarks.behaviour_on_vllm
 

@@ -60,6 +60,22 @@ def embedded_secret_key() -> str:
 
 SECRET_KEY = env.str("DRAFTPROOF_SECRET_KEY", "") or embedded_secret_key()
 
+# The key that signs checkpoints of the ledger and bundles: an object of a key-management service
+# (package.module:object), or a private key in PEM here or in a file. Without any of them one is made, under VAR.
+SIGNER = env.str("DRAFTPROOF_SIGNER", "")
+SIGNING_KEY = env.str("DRAFTPROOF_SIGNING_KEY", "")
+SIGNING_KEY_FILE = env.path("DRAFTPROOF_SIGNING_KEY_FILE", None)
+OWN_SIGNING_KEY_FILE = VAR / "signing-key.pem"
+# What checkpoints call this installation.
+ORIGIN = env.str("DRAFTPROOF_ORIGIN", "draftproof")
+# Where the beat's checkpoints go besides the database: a file or directory, and addresses.
+CHECKPOINT_TO = env.path("DRAFTPROOF_CHECKPOINT_TO", None)
+CHECKPOINT_MAIL: list[str] = env.list("DRAFTPROOF_CHECKPOINT_MAIL", [])
+EMAIL_URL = env.str("EMAIL_URL", "")
+if EMAIL_URL:
+    globals().update(env.dj_email_url("EMAIL_URL"))
+DEFAULT_FROM_EMAIL = env.str("DRAFTPROOF_MAIL_FROM", "draftproof@localhost")
+
 INSTALLED_APPS = [
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -226,6 +242,8 @@ CELERY_BEAT_SCHEDULE = {
     "reconcile": {"task": "workers.reconcile", "schedule": 5.0, "options": {"expires": 5}},
     "advance": {"task": "decisions.advance_briefs", "schedule": 3.0, "options": {"expires": 3}},
     "sweep": {"task": "workers.sweep", "schedule": 1800.0, "options": {"expires": 1800}},
+    "expiries": {"task": "decisions.record_expiries", "schedule": 60.0, "options": {"expires": 60}},
+    "checkpoint": {"task": "decisions.checkpoint_ledger", "schedule": 3600.0, "options": {"expires": 3600}},
     "retention": {"task": "decisions.delete_expired_text", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 

@@ -15,6 +15,8 @@ from loadtests.canonical import canonical, digest
 
 SCHEMA = "draftproof.event/1"
 GENESIS = "0" * 64
+# Before the first event: how many there are, and what the next one follows.
+START = (0, GENESIS)
 # Any constant will do, as long as every writer takes the same lock.
 LOCK = 0x6472_6166
 
@@ -80,9 +82,10 @@ class Verified:
         return str(self.broken) if self.broken else f"ok {self.events} events"
 
 
-def verify(events: Iterable[Event] | None = None) -> Verified:
-    """Walks the chain from its start and stops at the first event that does not hold."""
-    count, previous = 0, GENESIS
+def verify(events: Iterable[Event] | None = None, *, after: tuple[int, str] = START) -> Verified:
+    """Walks the chain from its start, or ``after`` an event that is known to hold, and stops at the first event that
+    does not hold."""
+    count, previous = after
     for event in Event.objects.order_by("sequence").iterator() if events is None else events:
         fault = fault_of(event, expected_sequence=count + 1, expected_previous=previous)
         if fault:

@@ -21,12 +21,14 @@ property_settings.register_profile("untimed", deadline=None)
 property_settings.load_profile("untimed")
 
 PASSWORD = "correct horse battery staple"
+WRITTEN_ONCE = ("decisions_event", "decisions_signingkey", "decisions_checkpoint")
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
 
 
 @pytest.fixture(autouse=True)
 def var_of_its_own(settings: Any, tmp_path: Path) -> None:
     """No test writes into the installation's own directories."""
+    settings.OWN_SIGNING_KEY_FILE, settings.SIGNING_KEY_FILE = tmp_path / "signing-key.pem", None
     settings.EVIDENCE_DIR, settings.EVIDENCE_URL = tmp_path / "evidence", ""
     settings.EVIDENCE_COPIES_DIR = tmp_path / "evidence-copies"
     settings.RUNS_DIR = tmp_path / "runs"
@@ -146,9 +148,11 @@ def flush_past_the_ledger() -> Iterator[None]:
 def without_triggers() -> Iterator[None]:
     with connection.cursor() as cursor:
         if connection.vendor == "postgresql":
-            cursor.execute("ALTER TABLE decisions_event DISABLE TRIGGER USER")
+            for table in WRITTEN_ONCE:
+                cursor.execute(f"ALTER TABLE {table} DISABLE TRIGGER USER")
             yield
-            cursor.execute("ALTER TABLE decisions_event ENABLE TRIGGER USER")
+            for table in WRITTEN_ONCE:
+                cursor.execute(f"ALTER TABLE {table} ENABLE TRIGGER USER")
             return
         cursor.execute("SELECT name, sql FROM sqlite_master WHERE type = 'trigger' AND name LIKE 'ledger%'")
         triggers = cursor.fetchall()

@@ -149,8 +149,8 @@ def own_files() -> Iterator[Path]:
 
 MACHINE_PATH = re.compile(r"""(?:^|[\s"'`=(:])/(?:work|root|tmp/w)/""", re.MULTILINE)
 HOST = re.compile(r"https?://(?:[^/@\s\"'`]*@)?([A-Za-z0-9.-]+)")
-# A host of the outside world is named where it is a standard's name for itself, and nowhere else.
-OUTSIDE = {"www.w3.org"}
+# A host of the outside world is named where it is a standard's name for itself, or in its own example, nowhere else.
+OUTSIDE = {"www.w3.org", "in-toto.io", "example.com"}
 
 
 def is_ours(host: str) -> bool:

@@ -1,13 +1,18 @@
 from decisions.models.account import Account
 from decisions.models.behaviour_result import BehaviourResult
 from decisions.models.brief import Brief, BriefCampaign, BriefRevision
+from decisions.models.checkpoint import Checkpoint
 from decisions.models.demonstration import Demonstration
 from decisions.models.event import Event
 from decisions.models.imported_trial import ImportedTrial
+from decisions.models.policy import SigningPolicy
 from decisions.models.release import Release
+from decisions.models.review_comment import ReviewComment
 from decisions.models.service import Route, Service
 from decisions.models.service_cases import ServiceCases
 from decisions.models.signature import Signature
+from decisions.models.signature_request import SignatureRequest
+from decisions.models.signing_key import SigningKey
 from decisions.models.taken_look import TakenLook
 from decisions.models.verdict import Verdict
 
@@ -17,14 +22,19 @@ __all__ = [
     "Brief",
     "BriefCampaign",
     "BriefRevision",
+    "Checkpoint",
     "Demonstration",
     "Event",
     "ImportedTrial",
     "Release",
+    "ReviewComment",
     "Route",
     "Service",
     "ServiceCases",
     "Signature",
+    "SignatureRequest",
+    "SigningKey",
+    "SigningPolicy",
     "TakenLook",
     "Verdict",
 ]

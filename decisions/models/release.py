@@ -16,6 +16,9 @@ class ReleaseQuerySet(models.QuerySet["Release"]):
         """Expiry counts by the clock, whether or not a background task has noticed."""
         return self.filter(revoked_at=None, superseded_at=None, expires_at__gt=at)
 
+    def expired(self, at: datetime) -> ReleaseQuerySet:
+        return self.filter(revoked_at=None, superseded_at=None, expires_at__lte=at)
+
 
 class Release(models.Model):
     """An approved configuration in force on a route, with its tested range, fallback and expiry."""
@@ -32,6 +35,8 @@ class Release(models.Model):
     revoked_at = models.DateTimeField(null=True)
     revoked_by = models.CharField(max_length=150, blank=True)
     revoke_reason = models.TextField(blank=True)
+    # Set by the background task with its event; whether a release has expired never rests on it.
+    expiry_recorded_at = models.DateTimeField(null=True)
 
     objects = ReleaseQuerySet.as_manager()
 

@@ -1,6 +1,8 @@
 from django.conf import settings
 from django.db import models
 
+from decisions.rules.policy import PRODUCTION
+
 
 class Service(models.Model):
     """One language model served for one purpose."""
@@ -32,6 +34,11 @@ class Route(models.Model):
     slug = models.SlugField(unique=True)
     name = models.CharField(max_length=120)
     purpose = models.TextField(blank=True)
+    environment = models.SlugField(
+        max_length=40,
+        default=PRODUCTION,
+        help_text="what it is for, such as production or staging: its policy is of that",
+    )
 
     class Meta:
         ordering = ["service__slug", "slug"]

@@ -5,7 +5,8 @@ from functools import wraps
 from typing import Any, cast
 
 from django.core.exceptions import PermissionDenied
-from django.http import HttpRequest, HttpResponse
+from django.http import HttpRequest
+from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
 from django.views.decorators.http import require_http_methods
@@ -15,7 +16,7 @@ from decisions.rules.who_may import Person
 from decisions.services.people import person
 
 Rule = Callable[[Person], str | None]
-View = Callable[..., HttpResponse]
+View = Callable[..., HttpResponseBase]
 
 ROLES = frozenset({"engineer", "owner", "auditor", "operator"})
 
@@ -44,7 +45,7 @@ def posted_from(page: str, *keys: str) -> Callable[[View], View]:
 
     def decorate(view: View) -> View:
         @wraps(view)
-        def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponse:
+        def answer(request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
             if request.method in ("GET", "HEAD"):
                 return redirect(reverse(page, kwargs={key: kwargs[key] for key in keys}))
             return view(request, *args, **kwargs)

@@ -6,8 +6,9 @@ from typing import Any
 
 from django.contrib.auth.decorators import login_required
 from django.core.paginator import Paginator
-from django.http import HttpRequest, HttpResponse
+from django.http import Http404, HttpRequest, HttpResponse
 from django.shortcuts import get_object_or_404, render
+from django.utils import timezone
 from django.views.decorators.http import require_safe
 from django_htmx.http import HttpResponseClientRefresh
 
@@ -21,7 +22,7 @@ from decisions.rules.power import looks_taken
 from decisions.rules.preflight import refused
 from decisions.rules.request_counts import request_counts
 from decisions.rules.speed_up import NONE
-from decisions.rules.states import FROZEN
+from decisions.rules.states import APPROVED, CHANGES_REQUESTED, FROZEN, IN_REVIEW, REJECTED, SUPERSEDED
 from decisions.rules.who_may import may_start, may_write_brief
 from decisions.selectors import briefs as selectors
 from decisions.selectors.drafts import judged_before, traffic_told
@@ -31,6 +32,7 @@ from decisions.selectors.looks import taken_looks
 from decisions.selectors.pictures import held_out_pictures
 from decisions.selectors.preflight import findings_of_brief
 from decisions.selectors.progress import Progress, campaigns_of, progress_of
+from decisions.selectors.review import Review, SignatureShown, has_lapsed, review_of, signed_by
 from decisions.selectors.runs import DECIDED, suite_of, trial_rows
 from decisions.selectors.seal import used_before
 from decisions.selectors.service_cases import digests_of
@@ -54,10 +56,11 @@ TABS = (
 EVENTS_A_PAGE = 100
 # Something can still be done about a refusal.
 BEFORE_ITS_END = ("draft", FROZEN, "measuring")
+SIGNED_ON = (IN_REVIEW, APPROVED, REJECTED, CHANGES_REQUESTED, SUPERSEDED)
 
 
-def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]:
-    """What every tab shows: the heading, the tabs, and the progress while the brief measures."""
+def frame(revision: BriefRevision, tab: str, account: Account, review: Review | None = None) -> dict[str, Any]:
+    """What every tab shows: the heading, who signed, the tabs, and the progress while the brief measures."""
     campaigns = campaigns_of(revision)
     revisions = selectors.revisions_of(revision.brief_id)
     may_write = may_write_brief(person(account)) is None
@@ -73,6 +76,7 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
         "may_revise": may_write and revision.state in DECIDED and revisions[0].number == revision.number,
         "may_start": may_start(person(account)) is None,
     }
+    context |= review_told(revision, review)
     try:
         document = revision.document
     except BadBrief as error:
@@ -89,6 +93,21 @@ def frame(revision: BriefRevision, tab: str, account: Account) -> dict[str, Any]
         "progress": progress,
         "running_rows": running,
         "running_suite": suite_of(progress.running) if progress and progress.running else None,
+    }
+
+
+def review_told(revision: BriefRevision, review: Review | None) -> dict[str, Any]:
+    """Whose signatures the revision carries, and whether the request for them expired; asked of ``review`` where a page
+    knows it already. Before a decision it is asked, too, whether they stand."""
+    now = timezone.now()
+    signed = signed_by(revision) if review is None and revision.state in SIGNED_ON else []
+    verdict = revision.verdicts.last() if signed and revision.state == IN_REVIEW else None
+    found = review or (review_of(revision, verdict, now) if verdict else None)
+    if found:
+        return {"signed": found.signatures, "lapsed": found.lapsed}
+    return {
+        "signed": [SignatureShown(one, fallen=False) for one in signed],
+        "lapsed": revision.state == IN_REVIEW and has_lapsed(revision, now),
     }
 
 
@@ -231,6 +250,21 @@ def held_out(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         "trials": trials(context["document"], verdict.document) if verdict else [],
     }
     return render(request, "briefs/held_out.html", context)
+
+
+@require_safe
+@login_required
+def changes(request: HttpRequest, brief: int, number: int) -> HttpResponse:
+    """The difference to any earlier revision, as it was written."""
+    account = require(request)
+    revision = revision_or_404(brief, number)
+    earlier = selectors.earlier_revisions(revision)
+    asked = request.GET.get("since", "")
+    since = next((one for one in earlier if str(one.number) == asked), None) if asked else next(iter(earlier), None)
+    if asked and since is None:
+        raise Http404("there is no such earlier revision")
+    context = {"earlier": earlier, "since": since, "diff": selectors.source_diff(since, revision)}
+    return render(request, "briefs/changes.html", frame(revision, "brief-changes", account) | context)
 
 
 @require_safe

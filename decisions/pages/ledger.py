@@ -23,6 +23,7 @@ def ledger(request: HttpRequest) -> HttpResponse:
         "page": page,
         "kinds": selectors.event_kinds(),
         "actors": selectors.event_actors(),
+        "keys": selectors.signing_keys(),
         "chain": selectors.chain_status(afresh="verify" in request.GET),
     }
     return render(request, "ledger.html", context)

@@ -10,9 +10,11 @@ from django.views.decorators.http import require_http_methods, require_safe
 from decisions.models import Account, Release, Route, Service
 from decisions.pages.access import posted_from, require
 from decisions.pages.privacy import PrivacyForm, kept, typed
+from decisions.rules.policy import PRODUCTION
 from decisions.rules.who_may import Relation, may_add_route, may_manage_privacy, may_revoke
 from decisions.selectors import services as selectors
 from decisions.selectors.pictures import in_order
+from decisions.selectors.policies import policies_of
 from decisions.selectors.service_cases import versions_of
 from decisions.services.add_route import add_route
 from decisions.services.people import owners, person
@@ -64,6 +66,7 @@ def render_service(
         "routes": selectors.routes_now(found.routes.all(), timezone.now()),
         "decisions": selectors.decisions_of_service(found),
         "cases": versions_of(found).first(),
+        "policies": policies_of(found),
         "privacy": privacy,
         "may_manage": why_not_manage is None,
         "why_not_manage": why_not_manage,
@@ -79,7 +82,8 @@ def render_service(
 def new_route(request: HttpRequest, slug: str) -> HttpResponse:
     account = require(request)
     found = get_object_or_404(selectors.services(), slug=slug)
-    typed_in = {name: request.POST.get(name, "").strip() for name in ("slug", "name", "purpose")}
+    typed_in = {name: request.POST.get(name, "").strip() for name in ("slug", "name", "environment", "purpose")}
+    typed_in["environment"] = typed_in["environment"] or PRODUCTION
     try:
         added = add_route(service=found, by=account, **typed_in)
     except Refused as refusal:

@@ -30,6 +30,10 @@ MOVES: dict[str, dict[str, str]] = {
     "cancel": {MEASURING: CANCELLED},
     "approve": {IN_REVIEW: APPROVED},
     "reject": {IN_REVIEW: REJECTED},
+    # One of several signatures that the policy asks for; and a release on one alone, which leaves the decision to make.
+    "approve-in-part": {IN_REVIEW: IN_REVIEW},
+    "reject-in-part": {IN_REVIEW: IN_REVIEW},
+    "break-glass": {IN_REVIEW: IN_REVIEW},
     "request-changes": {IN_REVIEW: CHANGES_REQUESTED},
     "withdraw": dict.fromkeys((DRAFT, FROZEN, IN_REVIEW), WITHDRAWN),
     # A new revision takes the place of one that is at rest; what is measured or in review is ended first, and
@@ -45,6 +49,9 @@ ACTS_SAID = {
     "cancel": "cancelled",
     "approve": "approved",
     "reject": "rejected",
+    "approve-in-part": "approved in part",
+    "reject-in-part": "rejected in part",
+    "break-glass": "released by a broken glass",
     "request-changes": "sent back for changes",
     "withdraw": "withdrawn",
     "supersede": "superseded",

@@ -5,12 +5,12 @@ names the version that made it, and every version that ever made one can still b
 """
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from decisions.rules.behaviour import Behaviour
-from decisions.rules.brief import Brief, parse_brief
+from decisions.rules.brief import Brief, Suite, parse_brief
 from decisions.rules.capacity import capacity_rows
 from decisions.rules.evidence import TrialEvidence
 from decisions.rules.guardrails import guardrail_rows
@@ -276,8 +276,15 @@ def evidence_class(trials: Sequence[TrialEvidence]) -> str | None:
     return next((one for one in WEAKEST_FIRST if one in classes), None)
 
 
+def limits_of_suite(asked: Suite | None) -> Iterator[str]:
+    if asked is None:
+        yield NOT_COVERED
+    elif asked.only:
+        yield f"Preserved behaviour was asked of these cases alone: {', '.join(asked.only)}."
+
+
 def limits(judged: Judged) -> list[str]:
-    found = [] if any(rail.metric == "behaviour" for rail in judged.brief.guardrails) else [NOT_COVERED]
+    found = [*limits_of_suite(judged.brief.suite)]
     weakest = evidence_class(judged.trials)
     if weakest in ("simulated", "imported"):
         return [f"Some of the evidence is {weakest}: it can't carry an approval.", *found]

@@ -1,6 +1,9 @@
 """Who may do what. Each rule answers None, or the sentence with which to refuse."""
 
+from collections.abc import Collection
 from dataclasses import dataclass
+
+from decisions.rules.policy import AUTHOR, EDITOR, HANDS, RUN_STARTER
 
 ENGINEER = "engineer"
 OWNER = "owner"
@@ -60,15 +63,15 @@ def may_declare_fault(person: Person) -> str | None:
     return inactive(person)
 
 
-def may_sign(person: Person, relation: Relation) -> str | None:
-    """The service's decision owner, who had no hand in what is decided. A superuser never: who can change every
-    record must not also answer for them."""
+def may_sign(person: Person, relation: Relation, may_not_sign: Collection[str] = HANDS) -> str | None:
+    """The service's decision owner, who had none of these hands in what is decided. A superuser never: who can change
+    every record must not also answer for them."""
     return (
         inactive(person)
         or not_superuser(person, "sign a decision")
         or without_group(person, OWNER, "sign a decision")
         or service_owner(person, relation, "sign a decision")
-        or had_a_hand(person, relation)
+        or had_a_hand(person, relation, may_not_sign)
     )
 
 
@@ -80,6 +83,22 @@ def may_revoke(person: Person, relation: Relation) -> str | None:
         or without_group(person, OWNER, "revoke a release")
         or service_owner(person, relation, "revoke a release")
     )
+
+
+def may_set_policy(person: Person, relation: Relation) -> str | None:
+    """Whoever signs by a policy doesn't set it."""
+    refusal = inactive(person) or without_group(person, OPERATOR, "set the policy of a service")
+    if refusal is None and (person.username in relation.service_owners or person.is_superuser):
+        who = "A superuser" if person.is_superuser else "An owner of a service"
+        return f"{who} can't set its policy: an operator who doesn't sign by it does."
+    return refusal
+
+
+def may_comment(person: Person) -> str | None:
+    commenting = (ENGINEER, OWNER, AUDITOR)
+    if person.groups.isdisjoint(commenting):
+        return inactive(person) or "Only someone in the group engineer, owner or auditor can comment."
+    return inactive(person)
 
 
 def may_manage_privacy(person: Person, relation: Relation) -> str | None:
@@ -142,11 +161,11 @@ def engineer_or_service_owner(person: Person, relation: Relation, act: str) -> s
     return f"Only an owner of this service or someone in the group engineer can {act}."
 
 
-def had_a_hand(person: Person, relation: Relation) -> str | None:
-    if person.username == relation.author:
+def had_a_hand(person: Person, relation: Relation, may_not_sign: Collection[str]) -> str | None:
+    if AUTHOR in may_not_sign and person.username == relation.author:
         return "The author of a brief can't sign it."
-    if person.username in relation.editors:
+    if EDITOR in may_not_sign and person.username in relation.editors:
         return "Someone who edited a brief can't sign it."
-    if person.username in relation.run_starters:
+    if RUN_STARTER in may_not_sign and person.username in relation.run_starters:
         return "Someone who started its runs can't sign a brief."
     return None

@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from django.db.models import Max, OuterRef, QuerySet, Subquery
+from django.db.models import Exists, Max, OuterRef, QuerySet, Subquery
+from django.utils import timezone
 
-from decisions.models import Brief, BriefRevision, Route, Verdict
+from decisions.models import Brief, BriefRevision, Route, SignatureRequest, Verdict
 from decisions.rules.difference import Line, line_difference
+from decisions.rules.states import IN_REVIEW
 from decisions.selectors.runs import TrialRow, trial_row
 from loadtests.configurations import Configuration, flatten
 from loadtests.configurations import difference as difference_of
@@ -58,6 +60,11 @@ def briefs() -> QuerySet[Brief]:
             author=Subquery(latest.values("author__username")[:1]),
             verdict_revision=Subquery(verdict.values("revision__number")[:1]),
             result=Subquery(verdict.values("result")[:1]),
+            lapsed=Exists(
+                SignatureRequest.objects.lapsed(timezone.now()).filter(
+                    revision__brief=OuterRef("pk"), revision__state=IN_REVIEW
+                )
+            ),
         )
         .order_by("-pk")
     )
@@ -106,6 +113,15 @@ def source_diff(before: BriefRevision | None, after: BriefRevision) -> list[Line
 
 def before(revision: BriefRevision) -> BriefRevision | None:
     return BriefRevision.objects.filter(brief=revision.brief_id, number__lt=revision.number).order_by("-number").first()
+
+
+def earlier_revisions(revision: BriefRevision) -> list[BriefRevision]:
+    """The latest first."""
+    return list(
+        BriefRevision.objects.filter(brief=revision.brief_id, number__lt=revision.number)
+        .defer("content")
+        .order_by("-number")
+    )
 
 
 def places_of(campaign: Campaign, levels: Sequence[str]) -> list[PlaceShown]:

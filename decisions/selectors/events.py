@@ -10,8 +10,8 @@ from django.core.cache import cache
 from django.db.models import Q, QuerySet
 from django.utils import timezone
 
-from decisions import ledger
-from decisions.models import BriefRevision, Event
+from decisions.history import verify_history
+from decisions.models import BriefRevision, Checkpoint, Event, SigningKey
 from loadtests.models import Boot, Campaign, Trial
 
 CHAIN_STATUS = "chain-status"
@@ -22,6 +22,8 @@ class Chain:
     events: int
     fault: str
     at: datetime
+    checkpoints: int = 0
+    latest: Checkpoint | None = None
 
 
 def events(*, kind: str = "", actor: str = "", subject: str = "") -> QuerySet[Event]:
@@ -44,14 +46,19 @@ def event_actors() -> list[str]:
 
 
 def chain_status(*, afresh: bool = False) -> Chain:
-    """Walking a long chain takes seconds: it is done at most once a minute, unless someone asks for it."""
+    """The chain and its checkpoints. Walking a long one takes seconds: it is done at most once a minute, unless someone
+    asks for it."""
     known: Chain | None = None if afresh else cache.get(CHAIN_STATUS)
     if known:
         return known
-    verified = ledger.verify()
-    status = Chain(verified.events, str(verified.broken or ""), timezone.now())
+    history = verify_history()
+    status = Chain(history.events, history.fault, timezone.now(), history.checkpoints, history.latest)
     cache.set(CHAIN_STATUS, status, timeout=60)
     return status
+
+
+def signing_keys() -> list[SigningKey]:
+    return list(SigningKey.objects.all())
 
 
 def events_of_revision(revision: BriefRevision) -> QuerySet[Event]:

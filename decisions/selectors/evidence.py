@@ -8,6 +8,7 @@ from django.db.models import Q
 
 from decisions.models import BriefRevision
 from decisions.rules.evidence import COLUMNS, Purpose, TrialEvidence, columns_of, window_and_warm_up
+from decisions.selectors.behaviour import behaviour_of
 from decisions.selectors.looks import decided_look
 from loadtests.evidence.ahead import Source, need, source
 from loadtests.evidence.records import read_records
@@ -29,6 +30,15 @@ def evidence_of(
     """One entry per trial of the boots that are judged."""
     judged = judged_boots(revision, purposes=purposes, pairs=pairs)
     return evidence_of_trials([(boot, trial) for boot in judged for trial in boot.trials.all()])
+
+
+def evidence_digests(revision: BriefRevision, *, pairs: int | None = None) -> list[str]:
+    """The manifest digests of the trials the verdict rests on, and that of what the preserved-behaviour suite found; a
+    manifest names records, plan and log in turn, and the suite's result the answers."""
+    boots = judged_boots(revision, pairs=pairs)
+    suite = behaviour_of(revision) if pairs is None else None
+    found = [suite.evidence] if suite else []
+    return sorted([*found, *(trial.manifest_digest for boot in boots for trial in boot.trials.all())])
 
 
 def evidence_named(revision: BriefRevision, manifests: Collection[str]) -> list[TrialEvidence]:

@@ -16,8 +16,8 @@ from loadtests.models.campaign import latest_attempts
 
 # Until a boot of the brief has finished: starting the engine, warming up, draining and stopping, in seconds.
 ASSUMED_OVERHEAD_S = 55.0
-# What the preserved-behaviour suite asks of one server, in seconds.
-ASSUMED_SUITE_S = 150.0
+# What the preserved-behaviour suite takes of one server, in seconds: all of it, or each case that is chosen.
+ASSUMED_SUITE_S, ASSUMED_CASE_S = 150.0, 5.0
 
 MEASURED = ("noise-floor", "tuning", "held-out", "behaviour", "fallback")
 LABELS = {
@@ -81,6 +81,11 @@ class Progress:
     @property
     def held_out(self) -> Stage:
         return next(stage for stage in self.stages if stage.name == "held-out")
+
+
+def last_campaign(revision: BriefRevision, purpose: str) -> Campaign | None:
+    """The revision's latest campaign of the purpose: the one that counts."""
+    return Campaign.objects.filter(brief_campaign__revision=revision, purpose=purpose).order_by("-pk").first()
 
 
 def campaigns_of(revision: BriefRevision) -> list[Campaign]:
@@ -225,9 +230,14 @@ def first_round(document: Brief) -> int:
 
 def window_s(name: str, document: Brief) -> float:
     if name == "behaviour":
-        return ASSUMED_SUITE_S
+        return suite_s(document)
     levels = [document.level(document.peak)] if name == "fallback" else document.levels
     return sum(level.span_s for level in levels)
+
+
+def suite_s(document: Brief) -> float:
+    only = document.suite.only if document.suite else ()
+    return ASSUMED_CASE_S * len(only) if only else ASSUMED_SUITE_S
 
 
 def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
@@ -244,7 +254,7 @@ def overhead_s(boots: Iterable[Boot], document: Brief) -> float:
 
 def windows_of(boot: Boot, document: Brief) -> float:
     if boot.campaign.purpose == Campaign.Purpose.BEHAVIOUR:
-        return ASSUMED_SUITE_S
+        return suite_s(document)
     return sum(document.level(trial.level).span_s for trial in boot.trials.all())
 
 

@@ -51,6 +51,7 @@ def route_configuration(route: Route) -> dict[str, Any]:
             "brief": release.revision.digest,
             "signed_by": release.signature.signer_name,
             "signed_at": release.signature.signed_at.isoformat(),
+            "meaning": release.signature.meaning,
         },
         "tested_range": release.tested_range,
         "released_at": release.released_at.isoformat(),

@@ -32,9 +32,9 @@ def decisions_of_service(service: Service) -> list[Signature]:
 
 
 def decisions() -> QuerySet[Signature]:
-    return Signature.objects.select_related("revision__brief__route", "verdict", "release__route__service").defer(
-        "statement", "verdict__content", "revision__source"
-    )
+    return Signature.objects.select_related(
+        "revision__brief__route", "verdict", "request", "release__route__service"
+    ).defer("statement", "verdict__content", "revision__source")
 
 
 def route_of(service: str, route: str) -> QuerySet[Route]:
@@ -43,9 +43,9 @@ def route_of(service: str, route: str) -> QuerySet[Route]:
 
 def releases_of(route: Route) -> list[Release]:
     return list(
-        route.releases.select_related("configuration", "fallback", "signature", "revision__brief").prefetch_related(
-            Prefetch("signature__verdict")
-        )
+        route.releases.select_related(
+            "configuration", "fallback", "signature__request", "revision__brief"
+        ).prefetch_related(Prefetch("signature__verdict"))
     )
 
 

@@ -11,6 +11,7 @@ from decisions.rules.brief import Brief
 from decisions.rules.nomination import nominate
 from decisions.selectors.behaviour import behaviour_result
 from decisions.selectors.evidence import evidence_of
+from decisions.selectors.progress import last_campaign
 from decisions.selectors.race import RaceSoFar, race_so_far
 from decisions.services.compute_verdict import compute_verdict
 from decisions.services.judge_behaviour import judge_behaviour
@@ -101,10 +102,6 @@ def next_stage(revision: BriefRevision) -> Purpose | Literal["verdict"] | None:
             # Judged before the next call.
             return None
     return "verdict"
-
-
-def last_campaign(revision: BriefRevision, purpose: str) -> Campaign | None:
-    return Campaign.objects.filter(brief_campaign__revision=revision, purpose=purpose).order_by("-pk").first()
 
 
 def halt(revision: BriefRevision, reason: str, campaign: Campaign | None = None) -> None:

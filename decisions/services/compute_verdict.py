@@ -3,8 +3,9 @@ import json
 from decisions.models import BriefRevision, Verdict
 from decisions.rules.verdict import VERDICT_CODE, verdict_content
 from decisions.selectors.behaviour import behaviour_of
-from decisions.selectors.evidence import evidence_of, judged_boots
+from decisions.selectors.evidence import evidence_digests, evidence_of
 from decisions.services.move_revision import move_revision
+from decisions.services.open_request import open_request
 from loadtests.canonical import digest, digest_of
 from loadtests.journal import act
 
@@ -22,11 +23,17 @@ def compute_verdict(*, revision: BriefRevision) -> Verdict:
             digest=digest(content),
             evidence_digest=digest_of(manifests),
         )
+        request = open_request(verdict=created, by="draftproof")
         move_revision(
             revision=revision,
             act="judge",
             actor="draftproof",
-            details={"verdict": created.result, "digest": created.digest, "evidence": created.evidence_digest},
+            details={
+                "verdict": created.result,
+                "digest": created.digest,
+                "evidence": created.evidence_digest,
+                "request": request.told,
+            },
         )
     return created
 
@@ -48,12 +55,3 @@ def content_by(*, revision: BriefRevision, code: str = VERDICT_CODE, pairs: int 
         suite_to_come=on_the_way,
         code=code,
     )
-
-
-def evidence_digests(revision: BriefRevision, *, pairs: int | None = None) -> list[str]:
-    """The manifest digests of the trials the verdict rests on, and that of what the preserved-behaviour suite found; a
-    manifest names records, plan and log in turn, and the suite's result the answers."""
-    boots = judged_boots(revision, pairs=pairs)
-    suite = behaviour_of(revision) if pairs is None else None
-    found = [suite.evidence] if suite else []
-    return sorted([*found, *(trial.manifest_digest for boot in boots for trial in boot.trials.all())])

@@ -14,6 +14,8 @@ from decisions.services.create_brief import check_names
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
+from decisions.services.start_campaign import settings_of
+from loadtests.behaviour.registry import suite_plan
 from loadtests.evidence.ahead import act_on_evidence
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing
 from loadtests.models import TrafficPart, TrafficSet
@@ -42,6 +44,7 @@ def freeze_brief(*, revision: BriefRevision, by: Account) -> None:
     check_classes(document, traffic_set)
     check_enough(document, traffic_set)
     check_cases(document, revision.brief.route.service)
+    check_registry(document)
     if document.decision_owner not in owners(revision.brief.route.service):
         raise BadBrief([f"decision_owner: {document.decision_owner} is not an owner of {document.service}"])
     act_on_evidence(partial(move_to_frozen, revision, document, traffic_set, by))
@@ -145,6 +148,16 @@ def check_cases(document: Brief, service: Service) -> None:
     else:
         said = f"{service.name} has no cases of its own: keep them on its page first, or leave cases out"
     raise BadBrief([f"behaviour.cases: {said}"])
+
+
+def check_registry(document: Brief) -> None:
+    """A case that there isn't would stop the brief at its behaviour stage, after hours of measuring."""
+    if document.suite is None or not document.suite.only:
+        return
+    try:
+        suite_plan(only=document.suite.only, settings=settings_of(document.suite))
+    except ValueError as error:
+        raise BadBrief([f"behaviour.only: {error}"]) from None
 
 
 def check_enough(document: Brief, traffic_set: TrafficSet) -> None:

@@ -1,7 +1,8 @@
 from decisions import ledger
 from decisions.models import Account, BriefRevision
 from decisions.rules.who_may import may_start
-from decisions.services.advance_brief import advance_brief, last_campaign
+from decisions.selectors.progress import last_campaign
+from decisions.services.advance_brief import advance_brief
 from decisions.services.move_revision import subject
 from decisions.services.people import person
 from decisions.services.refuse import refuse

@@ -5,6 +5,7 @@ from decisions.models import Account, Release
 from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.rules.who_may import may_revoke
 from decisions.services.people import person, relation
+from decisions.services.reauthenticate import Credentials, reauthenticate
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.journal import act
@@ -14,7 +15,7 @@ def revoke_release(*, release: Release, by: Account, password: str, reason: str)
     """Falls back now: from the next read on, the route answers with the baseline."""
     subject = f"route {release.route.slug}"
     refusal = may_revoke(person(by), relation(release.revision))
-    if not refusal and not (by.has_usable_password() and by.check_password(password)):
+    if not refusal and reauthenticate(by, Credentials(password)) is None:
         refusal = "the password is wrong: revoking needs your own password again"
     if not refusal and is_too_short(reason):
         refusal = f"give a reason of at least {SHORTEST_REASON} characters"

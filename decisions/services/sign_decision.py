@@ -1,47 +1,52 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime, timedelta
 from functools import partial
-from typing import Any, NoReturn
+from typing import NoReturn
 
 from django.utils import timezone
 
-from decisions import ledger
-from decisions.models import Account, BriefRevision, Release, Signature, Verdict
+from decisions.models import Account, BriefRevision, Signature, SignatureRequest, Verdict
 from decisions.rules.evidence import TrialEvidence
 from decisions.rules.reasons import SHORTEST_REASON, is_too_short
+from decisions.rules.signing import (
+    ACTS,
+    ACTS_IN_PART,
+    BREAK_GLASS,
+    RELEASING,
+    Asked,
+    decides,
+    glass_words,
+    signatures_needed,
+    why_not_sign,
+)
 from decisions.rules.states import approval_refusal
-from decisions.rules.tested_range import tested_range
 from decisions.rules.who_may import may_sign
 from decisions.selectors.behaviour import read_behaviour
-from decisions.selectors.evidence import evidence_of
+from decisions.selectors.evidence import evidence_digests, evidence_of
 from decisions.selectors.imported import why_unjudged
+from decisions.selectors.review import asked_of, bound_now, request_of
 from decisions.selectors.seal import used_before
-from decisions.services.compute_verdict import evidence_digests
+from decisions.services.close_request import close_request
+from decisions.services.create_release import create_release, end_release_of
 from decisions.services.move_revision import move_revision, subject
 from decisions.services.people import person, relation
+from decisions.services.reauthenticate import Credentials, Proof, reauthenticate
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.canonical import digest, digest_of
 from loadtests.evidence.ahead import act_on_evidence
 from loadtests.evidence.store import EvidenceDamaged, EvidenceMissing, EvidenceUnreachable
-from loadtests.models import Campaign
-from loadtests.services.store_configuration import store_configuration
-
-ACTS = {
-    Signature.Meaning.APPROVE: "approve",
-    Signature.Meaning.REJECT: "reject",
-    Signature.Meaning.REQUEST_CHANGES: "request-changes",
-}
 
 NO_VERDICT = "there is no verdict to sign yet: it follows from the evidence of a brief that was frozen and started"
+NOT_ASKED = "nobody is asked for a signature on this verdict"
 
 
 def statement_to_sign(*, verdict: Verdict, by: Account, meaning: str, reason: str) -> str:
     """The exact text that is signed; it binds the act to the digests of brief, evidence and verdict."""
     revision = verdict.revision
     route = revision.brief.route
+    request = verdict.signature_requests.last()
     return "\n".join(
         [
             f"{by.get_full_name() or by.username} ({by.username}), decision owner of {route.service.slug}, signs:",
@@ -51,22 +56,28 @@ def statement_to_sign(*, verdict: Verdict, by: Account, meaning: str, reason: st
             f"Nominee: {revision.nominee or 'none'}",
             f"Verdict: {verdict.result}, sha256 {verdict.digest}",
             f"Evidence: sha256 {verdict.evidence_digest}",
+            *(policy_lines(request, meaning, verdict.result) if request else []),
             f"Reason: {reason.strip()}",
         ]
     )
 
 
+def policy_lines(request: SignatureRequest, meaning: str, result: str) -> list[str]:
+    needed = 1 if meaning == BREAK_GLASS else signatures_needed(request.policy, meaning, result)
+    lines = [
+        f"Bound: sha256 {request.bound}",
+        f"Policy: {request.environment}, version {request.policy_version}; signatures that this takes: {needed}",
+    ]
+    return [*lines, f"Ends: {glass_words(request.policy)}"] if meaning == BREAK_GLASS else lines
+
+
 def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> Signature:
     """The owner's signed act on a verdict. Every refusal is left in the ledger."""
-    revision = verdict.revision
-    refusal = may_sign(person(by), relation(revision)) or why_not(verdict, by, password, meaning, reason)
-    if refusal:
-        refuse("sign", refusal, subject=subject(revision), actor=by.username)
+    proof = reauthenticate(by, Credentials(password))
     try:
-        return act_on_evidence(partial(record_signature, verdict, by, meaning, reason.strip()))
-    except Refused as late:
-        # Somebody else decided first, or the evidence changed since it was judged.
-        refuse("sign", late.sentence, subject=subject(revision), actor=by.username)
+        return act_on_evidence(partial(record_signature, verdict, by, proof, meaning, reason.strip()))
+    except Refused as refusal:
+        refuse("sign", refusal.sentence, subject=subject(verdict.revision), actor=by.username)
 
 
 def refuse_unjudged(*, revision: BriefRevision, by: Account) -> NoReturn:
@@ -75,51 +86,98 @@ def refuse_unjudged(*, revision: BriefRevision, by: Account) -> NoReturn:
     refuse("sign", refusal, subject=subject(revision), actor=by.username)
 
 
-def record_signature(verdict: Verdict, by: Account, meaning: str, reason: str) -> Signature:
-    """Within its act: everything that is read of the evidence comes before the first change."""
-    revision = verdict.revision
-    now = timezone.now()
-    statement = statement_to_sign(verdict=verdict, by=by, meaning=meaning, reason=reason).encode()
-    if meaning == Signature.Meaning.APPROVE:
+def record_signature(verdict: Verdict, by: Account, proof: Proof | None, meaning: str, reason: str) -> Signature:
+    """Within its act, where nobody else writes: everything is read anew, and what is read of the evidence comes before
+    the first change."""
+    verdict.revision.refresh_from_db()
+    signer = Account.objects.get(pk=by.pk)
+    request, asked = request_now(verdict)
+    refusal = why_not(verdict, signer, asked, proof, meaning, reason)
+    if refusal is None and meaning in RELEASING:
         refusal = why_no_approval(verdict)
-        if refusal:
-            raise Refused(refusal)
-    move_revision(
-        revision=revision,
-        act=ACTS[Signature.Meaning(meaning)],
-        actor=by.username,
-        details={
-            "verdict": verdict.digest,
-            "evidence": verdict.evidence_digest,
-            "brief": revision.digest,
-            "statement": digest(statement),
-            "reason": reason,
-        },
-    )
-    signature = Signature.objects.create(
-        revision=revision,
+    if refusal or request is None or proof is None or asked is None:
+        raise Refused(refusal or NOT_ASKED)
+    signature = create_signature(request, verdict, signer, proof, meaning, reason)
+    carry_out(signature, request, asked)
+    return signature
+
+
+def request_now(verdict: Verdict) -> tuple[SignatureRequest | None, Asked | None]:
+    revision = verdict.revision
+    request = request_of(revision)
+    if request is None:
+        return None, None
+    signatures = list(request.signatures.all())
+    return request, asked_of(request, revision, signatures, bound_now(revision, verdict) if signatures else "")
+
+
+def create_signature(
+    request: SignatureRequest, verdict: Verdict, by: Account, proof: Proof, meaning: str, reason: str
+) -> Signature:
+    statement = statement_to_sign(verdict=verdict, by=by, meaning=meaning, reason=reason).encode()
+    return Signature.objects.create(
+        revision=verdict.revision,
         verdict=verdict,
+        request=request,
         signer=by,
         signer_name=by.get_full_name() or by.username,
+        signer_username=by.username,
+        authentication=proof.method,
         meaning=meaning,
         reason=reason,
         statement=statement,
         digest=digest(statement),
-        signed_at=now,
+        bound=request.bound,
+        signed_at=timezone.now(),
     )
-    if meaning == Signature.Meaning.APPROVE:
-        create_release(signature, now)
-    return signature
 
 
-def why_not(verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> str | None:
-    if not by.has_usable_password() or not by.check_password(password):
-        return "the password is wrong: a signature needs your own password again"
+def carry_out(signature: Signature, request: SignatureRequest, asked: Asked) -> None:
+    """What follows from a signature: the decision, where it is the last one that takes; and a release, or its end."""
+    meaning, now = signature.meaning, signature.signed_at
+    decided = decides(asked, meaning)
+    move_revision(
+        revision=signature.revision,
+        act=ACTS[meaning] if decided else ACTS_IN_PART.get(meaning, ACTS[meaning]),
+        actor=signature.signer_username,
+        details={
+            "verdict": signature.verdict.digest,
+            "evidence": signature.verdict.evidence_digest,
+            "brief": signature.revision.digest,
+            "bound": signature.bound,
+            "statement": signature.digest,
+            "meaning": meaning,
+            "reason": signature.reason,
+            "request": request.pk,
+            "signature": len(asked.signers(meaning)) + 1,
+            "of": 1 if meaning == BREAK_GLASS else signatures_needed(asked.policy, meaning, asked.result),
+        },
+    )
+    if meaning == BREAK_GLASS:
+        SignatureRequest.objects.filter(pk=request.pk).update(glass_broken_at=now)
+    if decided:
+        close_request(request=request, outcome=signature.revision.state)
+    if meaning in RELEASING and (decided or meaning == BREAK_GLASS):
+        create_release(signature=signature, policy=request.policy, now=now)
+    elif decided:
+        end_release_of(request, signature, now)
+
+
+def why_not(
+    verdict: Verdict, by: Account, asked: Asked | None, proof: Proof | None, meaning: str, reason: str
+) -> str | None:
+    revision, now = verdict.revision, timezone.now()
+    if asked is None:
+        return may_sign(person(by), relation(revision)) or NOT_ASKED
+    age = proof.age_s(now) if proof else None
+    refusal = why_not_sign(person(by), relation(revision), asked, meaning=meaning, reauthenticated_s=age, now=now)
+    if refusal:
+        return refusal
     if meaning not in Signature.Meaning.values:
         return f"{meaning!r} is no meaning of a signature"
     if is_too_short(reason):
         return f"give a reason of at least {SHORTEST_REASON} characters"
-    if verdict != verdict.revision.verdicts.last():
+    if verdict != revision.verdicts.last():
         return "there is a newer verdict: read that one"
     return None
 
@@ -155,43 +213,3 @@ def why_no_fallback(trials: Sequence[TrialEvidence]) -> str | None:
     if any(trial.died or not (trial.columns["status"] == "completed").any() for trial in fallback):
         return "the fallback did not survive its test at peak: without it nobody could switch speculation off"
     return None
-
-
-def create_release(signature: Signature, now: datetime) -> Release:
-    revision = signature.revision
-    document = revision.document
-    route = revision.brief.route
-    for replaced in Release.objects.filter(route=route, revoked_at=None, superseded_at=None).select_related("revision"):
-        Release.objects.filter(pk=replaced.pk).update(superseded_at=now)
-        move_revision(
-            revision=replaced.revision,
-            act="supersede",
-            actor=signature.signer.username,
-            details={"release": replaced.pk},
-        )
-    release = Release.objects.create(
-        route=route,
-        revision=revision,
-        signature=signature,
-        configuration=store_configuration(document.configuration(revision.nominee)),
-        fallback=store_configuration(document.baseline),
-        tested_range=range_of(revision),
-        released_at=now,
-        expires_at=now + timedelta(days=document.release_days),
-    )
-    ledger.append(
-        "release-in-force",
-        subject=f"route {route.slug}",
-        actor=signature.signer.username,
-        details={
-            "release": release.pk,
-            "configuration": release.configuration.digest,
-            "decision": signature.digest,
-            "expires": release.expires_at.isoformat(),
-        },
-    )
-    return release
-
-
-def range_of(revision: BriefRevision) -> dict[str, Any]:
-    return tested_range(evidence_of(revision, purposes=[Campaign.Purpose.HELD_OUT]))

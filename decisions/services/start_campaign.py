@@ -2,7 +2,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from decisions.models import BriefCampaign, BriefRevision
-from decisions.rules.brief import Brief
+from decisions.rules.brief import Brief, Suite
 from decisions.rules.flagged import of_these
 from decisions.rules.preflight import refused
 from decisions.selectors.preflight import known_here
@@ -74,16 +74,11 @@ def suite_document(revision: BriefRevision, candidates: Iterable[str]) -> dict[s
         raise ValueError("no guardrail of the frozen brief rests on the suite")
     configuration = document.configuration(nominee)
     setting = configuration.speculative
+    own = own_cases_of(revision, asked.cases)
     return suite_plan(
-        own=own_cases_of(revision, asked.cases),
-        settings=Settings(
-            temperature=asked.temperature,
-            top_p=asked.top_p,
-            top_k=asked.top_k,
-            thorough=asked.thorough,
-            uses=frozenset(asked.uses),
-            tie_nats=asked.tie_nats,
-        ),
+        only=[*asked.only, *(one.id for one in own)] if asked.only else (),
+        own=own,
+        settings=settings_of(asked),
         concurrency=asked.concurrency,
         alpha=asked.false_alarm,
         seed=document.rule.seed,
@@ -92,6 +87,17 @@ def suite_document(revision: BriefRevision, candidates: Iterable[str]) -> dict[s
             started_by_us=configuration.runtime.engine != "remote",
         ),
     ).document
+
+
+def settings_of(asked: Suite) -> Settings:
+    return Settings(
+        temperature=asked.temperature,
+        top_p=asked.top_p,
+        top_k=asked.top_k,
+        thorough=asked.thorough,
+        uses=frozenset(asked.uses),
+        tie_nats=asked.tie_nats,
+    )
 
 
 def own_cases_of(revision: BriefRevision, digest: str | None) -> list[Case]:

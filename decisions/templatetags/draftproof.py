@@ -18,9 +18,10 @@ from decisions.rules.brief import Guardrail, Outcome
 from decisions.rules.measures import EXCLUDED, measure_of
 from decisions.rules.nomination import EXPLORATORY
 from decisions.rules.wording import amount, process_words
-from decisions.selectors.events import subject_link
+from decisions.selectors.events import signing_keys, subject_link
 from decisions.selectors.runs import TrialRow
 from decisions.selectors.services import release_state
+from decisions.verify import utc
 from loadtests.traffic.levels import Arrival
 
 register = template.Library()
@@ -97,6 +98,9 @@ STATES = {
     "approve": ("check", "good", "approved"),
     "reject": ("cross", "bad", "rejected"),
     "request-changes": ("back", "wait", "changes requested"),
+    "break-glass": ("warning", "wait", "glass broken"),
+    "request-expired": ("clock", "wait", "request expired"),
+    "fallen": ("cross", "bad", "fallen away"),
 }
 
 
@@ -143,6 +147,12 @@ def day(at: datetime | None) -> SafeString | str:
 def short(digest: str) -> str:
     """7f3a…c21e: enough to compare by eye, the whole stands in the title or beside it."""
     return f"{digest[:4]}…{digest[-4:]}" if len(digest) > 12 else digest
+
+
+@register.simple_tag
+def signing_key() -> str:
+    """The id of the key that bundles are signed with now; "" before the first."""
+    return next((one.key_id for one in reversed(signing_keys())), "")
 
 
 @register.simple_tag(name="digest")
@@ -253,6 +263,12 @@ def lookup(mapping: Mapping[str, Any] | None, key: str) -> Any:
 def words(name: str) -> str:
     """first_token_quantile → first token quantile."""
     return str(name).replace("_", " ")
+
+
+@register.filter
+def utc_words(text: str) -> str:
+    """A time as events and bundles write it, for people."""
+    return utc(text)
 
 
 @register.filter

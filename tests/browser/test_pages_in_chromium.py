@@ -130,6 +130,7 @@ def pages(house: House) -> dict[str, str]:
         "inbox": "/",
         "services": "/services/",
         "service": "/services/support-assistant/",
+        "policy": "/services/support-assistant/settings/policy/production/",
         "route": "/services/support-assistant/chat/",
         "briefs": "/briefs/",
         **{f"reviewed-{name}": tab(house.in_review, page) for name, page in tabs.items()},
@@ -193,7 +194,7 @@ async def test_the_owner_reads_signs_and_falls_back(house: House, live_server: A
         await watched.tab.wait_for_selector("text=Reason: The evidence settles it.")
         await watched.tab.fill("#sign-password", PASSWORD)
         await watched.tab.keyboard.press("Enter")
-        await watched.tab.wait_for_selector("#signatures")
+        await watched.tab.wait_for_selector("#review .signature")
         await watched.open("/services/support-assistant/chat/")
         await watched.tab.fill("#revoke-reason", "An incident was reported")
         await watched.tab.fill("#revoke-password", PASSWORD)

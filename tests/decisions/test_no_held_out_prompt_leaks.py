@@ -278,7 +278,9 @@ def test_no_page_address_or_log_line_shows_a_held_out_prompt(
 def test_no_downloaded_record_of_a_decided_brief_holds_one(sealed: Sealed) -> None:
     revision, owner = sealed.house.in_review, sealed.house.people["owner"]
     verdict = revision.verdicts.get()
-    sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="reject", reason="A test of the downloads.")
+    sign_decision(
+        verdict=verdict, by=owner, password=PASSWORD, meaning="request-changes", reason="A test of the downloads."
+    )
     client = client_of(sealed.house, "auditor")
     trials = Trial.objects.filter(boot__campaign__brief_campaign__revision=revision).exclude(records_digest="")
     files = {str(trial): client.get(reverse("records", args=[trial.pk])) for trial in trials}

@@ -59,13 +59,14 @@ def tab(revision: BriefRevision, name: str = "brief") -> str:
 
 
 def pages_of(house: House) -> list[str]:
-    names = ("tuning", "held-out", "behaviour", "health", "imported", "sign-off", "history")
+    names = ("tuning", "held-out", "behaviour", "health", "imported", "sign-off", "changes", "history")
     tabs = ("brief", *(f"brief-{name}" for name in names))
     finished = Boot.objects.filter(state="finished").latest("pk")
     return [
         *(reverse(name) for name in ("inbox", "inbox-running", "services", "briefs", "traffic", "runs", "runs-live")),
         reverse("service", args=["support-assistant"]),
         reverse("service-cases", args=["support-assistant"]),
+        reverse("service-policy", args=["support-assistant", "production"]),
         reverse("demonstrations"),
         reverse("route", args=["support-assistant", "chat"]),
         reverse("traffic-set", args=[house.in_review.traffic_set_id]),

@@ -1,5 +1,8 @@
 """A second route of a service: who may add one, and that it is decided on by itself."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
 from django.core.management import CommandError, call_command
 from django.test import Client
@@ -18,7 +21,7 @@ def test_an_owner_adds_a_route_and_the_ledger_says_so(service: Service, owner: A
     assert list(service.routes.all()) == [route]
     event = Event.objects.get(kind="route-added")
     assert (event.actor, event.subject) == ("owner", "service support-assistant")
-    assert event.details == {"route": "batch", "name": "Batch", "purpose": "Nobody waits"}
+    assert event.details == {"route": "batch", "name": "Batch", "purpose": "Nobody waits", "environment": "production"}
     assert ledger.verify().broken is None
 
 
@@ -28,6 +31,18 @@ def test_nobody_else_may(service: Service, engineer: Account, auditor: Account, 
             add_route(service=service, slug="batch", name="", purpose="", by=person)
     assert not service.routes.exists()
     assert Event.objects.filter(kind="route-add-refused").count() == 3
+
+
+def test_an_environment_that_the_service_has_not_is_begun_by_an_operator(
+    service: Service, route: Route, owner: Account, account: Callable[..., Account]
+) -> None:
+    """It begins under the first policy, which may ask for less than the service's own."""
+    new: dict[str, Any] = {"service": service, "slug": "trial", "name": "", "purpose": "", "environment": "staging"}
+    with pytest.raises(Refused, match="has no route in staging yet, and only someone in the group operator"):
+        add_route(**new, by=owner)
+    assert Event.objects.filter(kind="route-add-refused").count() == 1
+    assert add_route(**new, by=account("operator", "operator")).environment == "staging"
+    assert add_route(**new | {"slug": "second"}, by=owner).environment == "staging"
 
 
 def test_a_name_that_is_taken_or_is_none_is_refused(service: Service, route: Route, owner: Account) -> None:

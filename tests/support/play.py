@@ -18,7 +18,7 @@ from decisions.services.advance_brief import advance_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.freeze_brief import freeze_brief
 from decisions.services.start_brief import start_brief
-from loadtests.canonical import digest_of
+from loadtests.canonical import canonical, digest_of
 from loadtests.configurations import Checkpoint
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.records import RequestRecord, records_content
@@ -195,6 +195,6 @@ def store(
             findings=[],
             plan_digest=plan,
             records_digest=stored,
-            manifest_digest=evidence.put(f"manifest of trial {trial.pk}".encode()),
+            manifest_digest=evidence.put(canonical({"trial": trial.pk, "digests": {"plan": plan, "records": stored}})),
         ),
     )

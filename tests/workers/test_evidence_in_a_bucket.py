@@ -394,7 +394,11 @@ def test_pages_show_what_lies_in_the_bucket_and_say_when_it_is_away(
     trial = Trial.objects.filter(boot__campaign__purpose="held-out").earliest("pk")
     assert trial.records_digest in stored(kept_in_a_bucket)
     sign_decision(
-        verdict=judged.verdicts.get(), by=owner, password=PASSWORD, meaning="reject", reason="It is not worth it yet."
+        verdict=judged.verdicts.get(),
+        by=owner,
+        password=PASSWORD,
+        meaning="request-changes",
+        reason="Not worth it yet.",
     )
     address = reverse("records", args=[trial.pk])
     assert read_records(client.get(address).content).num_rows == trial.planned

@@ -1,0 +1,37 @@
+"""The bundle of a decision, made when it is asked for."""
+
+from __future__ import annotations
+
+from tempfile import TemporaryFile
+
+from django.contrib import messages
+from django.contrib.auth.decorators import login_required
+from django.http import FileResponse, HttpRequest
+from django.http.response import HttpResponseBase
+from django.shortcuts import redirect
+
+from decisions.bundle import export_bundle, file_name
+from decisions.pages.access import posted_from, require
+from decisions.pages.brief_tabs import revision_or_404
+from decisions.rules.who_may import may_read_ledger
+from decisions.services.refused import Refused
+from decisions.signing import NoSigningKey
+
+
+@posted_from("brief-sign-off", "brief", "number")
+@login_required
+def bundle(request: HttpRequest, brief: int, number: int) -> HttpResponseBase:
+    """A part of the history is in it, so whoever may read that may have it. Making it may sign a checkpoint: no GET."""
+    require(request, may_read_ledger)
+    revision = revision_or_404(brief, number)
+    sink = TemporaryFile()  # noqa: SIM115 - the response closes it
+    try:
+        export_bundle(revision=revision, sink=sink)
+    except (Refused, NoSigningKey) as refusal:
+        sink.close()
+        messages.error(request, f"No bundle was made: {refusal}.")
+        return redirect("brief-sign-off", brief, number)
+    name = file_name(revision)
+    answer = FileResponse(sink, as_attachment=True, filename=name, content_type="application/zip")
+    answer["Cache-Control"] = "private, no-store"
+    return answer
