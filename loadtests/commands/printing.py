@@ -3,7 +3,9 @@
 import errno
 import os
 import sys
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from traceback import walk_tb
 
 import click
 
@@ -19,11 +21,31 @@ def print_result(document: str | bytes, *, otherwise: int = UNPRINTED) -> None:
             raise OSError(errno.EBADF, os.strerror(errno.EBADF))
         click.echo(content)
     except OSError as error:
-        let_go_of_standard_output()
-        with suppress(OSError):
-            said = f"the result could not be printed on standard output ({error.strerror or error})"
-            click.echo(f"Error: {said}", err=True)
+        say_unprinted("result", error)
         raise click.exceptions.Exit(otherwise) from None
+
+
+@contextmanager
+def help_printed() -> Iterator[None]:
+    """What click prints by itself (help, version) has the same status where it can't be printed."""
+    try:
+        yield
+    except OSError as error:
+        if not while_printing(error):
+            raise
+        say_unprinted("help", error)
+        raise SystemExit(UNPRINTED) from None
+
+
+def while_printing(error: OSError) -> bool:
+    return any(frame.f_code is click.echo.__code__ for frame, _ in walk_tb(error.__traceback__))
+
+
+def say_unprinted(what: str, error: OSError) -> None:
+    let_go_of_standard_output()
+    with suppress(OSError):
+        said = f"the {what} could not be printed on standard output ({error.strerror or error})"
+        click.echo(f"Error: {said}", err=True)
 
 
 def let_go_of_standard_output() -> None:

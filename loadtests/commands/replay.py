@@ -26,7 +26,7 @@ from loadtests.evidence.summary import commonest_errors, summarise
 from loadtests.generator import APIS, Endpoint, Progress, Reached, TrialRun, Unreachable, reach, run_trial
 from loadtests.generator.several import GeneratorLost, run_several
 from loadtests.generator.way import tls_of
-from loadtests.traffic.arrivals import arrival_times_ns
+from loadtests.traffic.arrivals import arrival_times_ns, exact
 from loadtests.traffic.importers import FORMAT_NAMES, TO_MAP, ImportRefused, Wanted, import_file
 from loadtests.traffic.levels import NEEDS, Arrival, Deadline, Level, Patience
 from loadtests.traffic.plan import plan_level
@@ -104,7 +104,7 @@ def holds_rows(traffic: Path) -> bool:
         first = lines.readline(MAX_FIRST_LINE).strip().removeprefix(BOM)
     try:
         row = json.loads(first)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(row, dict) and row.keys() >= {"id", "conversation", "arrival_s", "class", "messages"}
 
@@ -126,6 +126,15 @@ def imported_rows(traffic: Path, format_: str) -> Traffic:
         said = ", ".join(f"{reason} {count}" for reason, count in sorted(skipped.items()))
         click.echo(f"warning: {sum(skipped.values())} rows of {traffic.name} can't be used: {said}", err=True)
     return Traffic(rows, skipped, not document["needs_arrival_process"])
+
+
+def check_rate(process: str, rate: float | None) -> None:
+    """It is the first thing that somebody tries who has a file without times."""
+    if process == "replay" and rate is not None:
+        raise Unusable(
+            "--rate alone says nothing: a replay keeps the recorded times, which --time-scale squeezes or stretches; "
+            f"to send at a rate, name a process as well, as in --arrival poisson --rate {rate:g}"
+        )
 
 
 def check_times(arrival: Arrival, traffic: Traffic) -> None:
@@ -161,10 +170,11 @@ def whole_file_s(arrival: Arrival, rows: Sequence[Row], seed: int) -> float:
 
 
 def window_of(arrival: Arrival, rows: Sequence[Row], seed: int, warm_up: float) -> float:
-    left_s = whole_file_s(arrival, rows, seed) - warm_up
-    if left_s <= 0:
+    left = exact(whole_file_s(arrival, rows, seed)) - exact(warm_up)
+    if left <= 0:
         raise ValueError(f"--warm-up {warm_up:g} takes the whole file: shorten it, or give --duration")
-    return left_s
+    # To the nanosecond: warm-up and window together would else be a little longer than the file, or shorter.
+    return float(round(left, 9))
 
 
 def patience_of(text: str | None) -> Patience | None:
@@ -426,7 +436,14 @@ async def run_and_keep(
 @click.option("--base-url", required=True, help="Server's address, with or without /v1.")
 @click.option("--model", required=True, help="Model name to ask for.")
 @click.option("--out", required=True, type=click.Path(path_type=Path), help="New or empty directory for the evidence.")
-@click.option("--arrival", "process", default="replay", type=click.Choice(list(NEEDS)), help="When requests leave.")
+@click.option(
+    "--arrival",
+    "process",
+    default="replay",
+    show_default=True,
+    type=click.Choice(list(NEEDS)),
+    help="When requests leave: as recorded (replay), or drawn with a --rate.",
+)
 @click.option(
     "--rate",
     type=number_for(Arrival, "rate"),
@@ -526,6 +543,7 @@ def replay(
     """
     check_out(out)
     check_model(model)
+    check_rate(arrival["process"], arrival["rate"])
     found = usable_rows(traffic, format_)
     rows = found.rows
     try:

@@ -145,7 +145,7 @@ def rows_of_part(path: Path) -> list[Row]:
 def is_outline(line: bytes) -> bool:
     try:
         document = json.loads(line)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(document, dict) and OUTLINE in document and "messages" not in document
 

@@ -10,32 +10,42 @@ HEARD = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 INTERRUPTED = 130
 
 
-def end_now(*_: object) -> NoReturn:
-    raise SystemExit(INTERRUPTED)
-
-
 def asked() -> list[signal.Signals]:
     """Whoever started it with nohup wants it to go on."""
     return [one for one in HEARD if signal.getsignal(one) is not signal.SIG_IGN]
 
 
-@contextmanager
-def ended_by_signals() -> Iterator[Callable[[], None]]:
-    """Yields what makes them end the process in order, with the status of whoever was interrupted: for the time before
-    there is anything to keep."""
-    before = {one: signal.getsignal(one) for one in HEARD}
+class Ending:
+    """Ends the process in order, with the status of whoever was interrupted: for the time before there is anything to
+    keep."""
 
-    def end_by_them() -> None:
+    def __init__(self) -> None:
+        self.heard = False
+
+    def __call__(self, *_: object) -> NoReturn:
+        self.heard = True
+        raise SystemExit(INTERRUPTED)
+
+    def begin(self) -> None:
         for one in asked():
-            signal.signal(one, end_now)
+            signal.signal(one, self)
 
+    def check(self) -> None:
+        """Libraries have places, as where they look for another one, that let no exception through."""
+        if self.heard:
+            self()
+
+
+@contextmanager
+def ended_by_signals() -> Iterator[Ending]:
+    ending, before = Ending(), {one: signal.getsignal(one) for one in HEARD}
     try:
-        yield end_by_them
+        yield ending
     finally:
         for one, handler in before.items():
-            # What was heard meanwhile is ignored to the last moment.
-            if signal.getsignal(one) is end_now:
-                signal.signal(one, handler)
+            # Once one was heard, the others are ignored to the last moment.
+            if signal.getsignal(one) is ending:
+                signal.signal(one, signal.SIG_IGN if ending.heard else handler)
 
 
 class Signals:
@@ -67,6 +77,9 @@ def heard_signals() -> Iterator[Signals]:
     signals = Signals()
     before = {one: signal.signal(one, signals.hear) for one in asked()}
     try:
+        for handler in before.values():
+            if isinstance(handler, Ending):
+                handler.check()
         yield signals
     finally:
         for one, handler in before.items():

@@ -39,6 +39,10 @@ class Sampling(BaseModel):
     stop: tuple[str, ...] = ()
 
 
+# As whole nanoseconds it must be a 64-bit number, as all times of records are.
+MAX_ARRIVAL_S = 9e9
+
+
 class Row(BaseModel):
     """One request of a traffic set. ``arrival_s`` counts from the start of the set."""
 
@@ -46,7 +50,7 @@ class Row(BaseModel):
     id: str = Field(min_length=1, max_length=200)
     conversation: str = Field(min_length=1, max_length=200)
     turn: int = Field(1, ge=1)
-    arrival_s: float = Field(ge=0, allow_inf_nan=False)
+    arrival_s: float = Field(ge=0, le=MAX_ARRIVAL_S, allow_inf_nan=False)
     class_: ClassOfRows = Field(alias="class", min_length=1, max_length=LONGEST_CLASS)
     tenant: str = ""
     messages: tuple[Message, ...] = Field(min_length=1)

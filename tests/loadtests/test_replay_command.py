@@ -21,12 +21,17 @@ from click.types import FloatParamType, IntParamType
 from config.cli import main
 from loadtests.canonical import digest
 from loadtests.commands.numbers import Number
-from loadtests.commands.replay import held, with_lateness
+from loadtests.commands.replay import held, window_of, with_lateness
 from loadtests.commands.replay import replay as replay_command
+from loadtests.commands.rerun import is_outline
 from loadtests.evidence.manifest import document_of
+from loadtests.evidence.plans import BadPlan
+from loadtests.evidence.plans import document_of as document_of_plan
 from loadtests.evidence.records import read_records
 from loadtests.evidence.store import write_durably
 from loadtests.generator import TrialRun
+from loadtests.traffic.levels import Arrival, Level
+from loadtests.traffic.plan import plan_level
 from loadtests.traffic.rows import Row
 
 Rows = Callable[..., Row]
@@ -129,7 +134,7 @@ def test_a_model_that_the_server_lacks_is_warned_of(
     ("options", "sentence"),
     [
         (["--arrival", "poisson"], "a poisson process needs a rate in requests per second"),
-        (["--rate", "3"], "a replay keeps the recorded times: use time_scale, not rate"),
+        (["--rate", "3"], "--rate alone says nothing: a replay keeps the recorded times"),
         (["--arrival", "constant", "--rate", "1", "--cv", "2"], "cv belongs to a gamma process"),
         (["--duration", "0"], "Invalid value for '--duration': 0.0 is not in the range 0<x<=86400."),
         (["--model", ""], "--model is empty: give the name under which the server knows the model"),
@@ -617,3 +622,41 @@ class StrangeNames(BaseHTTPRequestHandler):
 
     def log_message(self, *_: object) -> None:
         pass
+
+
+DEEP = b"[" * 100_000
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [
+        (DEEP, "no format that is known"),
+        (b'{"arrival_s":1e300,', "line 1, field arrival_s: Input should be less than or equal to 9000000000"),
+    ],
+)
+def test_traffic_beyond_reason_is_refused(
+    traffic_row: Callable[..., Row], tmp_path: Path, content: bytes, said: str
+) -> None:
+    row = traffic_row("plain-answer", 0).content.replace(b'{"arrival_s":0,', content)
+    path = tmp_path / "traffic.jsonl"
+    path.write_bytes((row if content.startswith(b"{") else content) + b"\n")
+    result = replay(path, "http://127.0.0.1:1", tmp_path / "out")
+    assert result.exit_code == 2
+    assert said in result.stderr
+
+
+def test_what_is_nested_beyond_reason_is_no_outline_and_no_plan() -> None:
+    assert not is_outline(DEEP)
+    with pytest.raises(BadPlan, match="no canonical JSON of a plan"):
+        document_of_plan(DEEP)
+
+
+@pytest.mark.parametrize("warm_up", [0.1, 0.31, 0.7, 1.3])
+def test_a_warm_up_leaves_every_row_its_time(warm_up: float, traffic_row: Callable[..., Row]) -> None:
+    """Whatever the two add up to in binary."""
+    rows = [traffic_row(f"question {n}", n) for n in range(60)]
+    for seed in range(10):
+        arrival = Arrival(process="gamma", rate=15, cv=2)
+        window_s = window_of(arrival, rows, seed, warm_up)
+        level = Level(name="gamma", arrival=arrival, duration_s=window_s, warm_up_s=warm_up)
+        assert len(plan_level(list(enumerate(rows)), level, seed=seed, prefix="r")) == 60

@@ -77,6 +77,15 @@ def test_a_refusal_that_nobody_reads_has_its_status(
     assert (ran.returncode, (tmp_path / "out").exists()) == (status, False)
 
 
+@pytest.mark.parametrize("words", [["--help"], ["--version"], ["replay", "--help"]])
+@pytest.mark.parametrize("unbuffered", [[], ["-u"]])
+def test_help_that_can_not_be_printed_has_the_status_of_a_result(words: list[str], unbuffered: list[str]) -> None:
+    ran = in_a_shell(">/dev/full", [sys.executable, *unbuffered, "-m", "config.cli", *words])
+    told = "Error: the help could not be printed on standard output (No space left on device)\n"
+    assert (ran.returncode, ran.stderr) == (7, told)
+    assert in_a_shell(">/dev/null", [sys.executable, "-m", "config.cli", *words]).returncode == 0
+
+
 @pytest.mark.parametrize("number", SIGNALS)
 def test_who_is_stopped_while_the_file_is_read_was_interrupted(
     traffic: Path, tmp_path: Path, number: signal.Signals
@@ -93,16 +102,26 @@ def test_who_is_stopped_while_the_file_is_read_was_interrupted(
 
 
 @pytest.mark.parametrize("number", SIGNALS)
+@pytest.mark.parametrize("swallowed", [False, True])
 def test_who_is_stopped_while_the_program_is_read_was_interrupted(
-    traffic: Path, tmp_path: Path, number: signal.Signals
+    traffic: Path, tmp_path: Path, number: signal.Signals, swallowed: bool
 ) -> None:
+    """Also where a library that is just being read lets no exception through."""
     stopped = tmp_path / "stopped.py"
     stopped.write_text(
-        "import os, time\n"
+        "import atexit, os, time\n"
         "from config import cli\n"
+        # Somebody is impatient: it comes again while the interpreter ends.
+        f"atexit.register(lambda: (os.kill(os.getpid(), {number.value}), time.sleep(0.1)))\n"
+        "from importlib import import_module\n"
         "def read(name):\n"
-        f"    os.kill(os.getpid(), {number.value})\n"
-        "    time.sleep(60)\n"
+        "    try:\n"
+        f"        os.kill(os.getpid(), {number.value})\n"
+        "        time.sleep(60)\n"
+        "    except BaseException:\n"
+        f"        if not {swallowed}:\n"
+        "            raise\n"
+        "    return import_module(name)\n"
         "cli.import_module = read\n"
         "cli.main()\n"
     )
