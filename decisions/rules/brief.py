@@ -235,7 +235,7 @@ class Suite(Frozen):
     temperature: float = Field(1.0, gt=0, le=2)
     top_p: float = Field(1.0, gt=0, le=1)
     top_k: int = Field(0, ge=0, le=1_000_000)
-    tie_nats: float = Field(0.1, ge=0, le=2)
+    tie_nats: float = Field(0.13, ge=0, le=2)
     false_alarm: float = Field(0.01, ge=1e-6, le=0.2)
     uses: tuple[str, ...] = Field((), max_length=50)
     cases: str | None = Field(None, pattern=r"^[0-9a-f]{64}$")
@@ -527,6 +527,13 @@ def out_of_bounds(brief: Brief) -> Iterator[str]:
     for where, quantile in quantiles:
         if quantile is not None and not LOWEST_QUANTILE <= quantile <= HIGHEST_QUANTILE:
             yield f"{where}.quantile: {quantile:g} is outside of {LOWEST_QUANTILE:g} to {HIGHEST_QUANTILE:g}"
+    # Two boots, one of them the baseline's, of a window each: a race that can't pay for that never begins.
+    least = 2 * sum(float(level.duration_s) for level in brief.levels) / 60
+    for name in ("engine_minutes", "wall_minutes"):
+        minutes = getattr(brief.tuning, name, None)
+        if minutes is not None and minutes < least:
+            said = f"{minutes:g} is too little for the first round: two boots at every level take {least:.3g} or more"
+            yield f"tuning.{name}: {said}"
     deadlines = [("", brief.deadlines)]
     deadlines += [(f"levels.{place}.", level.deadlines) for place, level in enumerate(brief.levels)]
     for where, named in deadlines:

@@ -28,9 +28,10 @@ from typing import Literal, NamedTuple
 import numpy as np
 from scipy import stats
 
-# At the first divergences seen between vLLM with and without speculation, the target's two best tokens were within 0.1
-# nat in float32. (In bfloat16 they were equal: its logits lie 0.125 apart between 16 and 32.)
-TIE_NATS = 0.1
+# One step of bfloat16 between 16 and 32, where logits mostly are, is 0.125: of 37 divergences of a baseline from itself
+# one was known to be beyond it, and a threshold below it leaves a control too noisy to hold anything against. In
+# float32, with and without speculation, they were within 0.1.
+TIE_NATS = 0.13
 ALPHA = 0.01
 FLIP_RATE = 0.02
 CHANCE = 0.9

@@ -42,6 +42,14 @@ MEANING = {
 }
 
 
+def holds_truth(value: Any) -> bool:
+    return isinstance(value, bool) or (isinstance(value, list | tuple) and any(map(holds_truth, value)))
+
+
+def takes_numbers(kind: Any) -> bool:
+    return kind in (int, float) or any(map(takes_numbers, get_args(kind)))
+
+
 class Frozen(BaseModel):
     """Fields named in ``later`` were added when briefs were frozen already: at their default they stay out of the
     canonical form, so that those briefs and plans keep their digests."""
@@ -53,8 +61,7 @@ class Frozen(BaseModel):
     @classmethod
     def truth_is_no_number(cls, value: Any, info: ValidationInfo) -> Any:
         """Python counts true as 1, and nobody means that."""
-        kind = cls.model_fields[info.field_name or ""].annotation
-        if isinstance(value, bool) and {kind, *get_args(kind)} & {int, float}:
+        if holds_truth(value) and takes_numbers(cls.model_fields[info.field_name or ""].annotation):
             raise PydanticCustomError("number_type", "Input should be a valid number")
         return value
 

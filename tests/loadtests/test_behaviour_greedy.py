@@ -72,8 +72,8 @@ def test_positions_count_up_to_the_first_divergence() -> None:
 @pytest.mark.parametrize(
     ("top", "token", "judged"),
     [
-        ({7: -0.12, 8: -5.0}, 7, "excused"),
-        ({7: -0.13, 8: -5.0}, 7, "unexcused"),
+        ({7: -0.15, 8: -5.0}, 7, "excused"),
+        ({7: -0.16, 8: -5.0}, 7, "unexcused"),
         # the best two tie, but a third came
         ({7: -0.05, 8: -5.0}, 8, "unexcused"),
         ({7: -0.05, 8: -5.0}, 9, "unexcused"),
@@ -94,8 +94,8 @@ def test_only_a_tie_with_the_very_token_excuses(top: dict[int, float] | None, to
 
 def test_the_threshold_is_the_briefs() -> None:
     tie = [continuation(candidate=flipped(2), top={7: -0.145})]
-    assert greedy_parity(tie).candidate.unexcused == 1
-    assert greedy_parity(tie, tie_nats=0.125).candidate.excused == 1
+    assert greedy_parity(tie).candidate.excused == 1
+    assert greedy_parity(tie, tie_nats=0.1).candidate.unexcused == 1
 
 
 def test_an_answer_that_ends_early_diverges_where_it_ends() -> None:
