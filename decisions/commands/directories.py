@@ -2,6 +2,7 @@
 
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime
 from itertools import islice
@@ -65,7 +66,8 @@ def read_boots(directories: Sequence[Path], purpose: Purpose, arm: str, plans: P
 def read_trial(path: Path, plans: Plans) -> KeptTrial:
     """With the columns that the rules read, once its files are found not to deny each other."""
     found = kept_trial(path, tuple(dict.fromkeys((*COLUMNS, *CHECKED))), plans)
-    check_told(found)
+    with as_evidence(path):
+        check_told(found)
     return replace(found, records=found.records.select(list(KEPT)))
 
 
@@ -101,6 +103,7 @@ def anything_sent(trial: KeptTrial) -> bool:
 
 def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
     """That the trials were run for this brief, as far as they tell."""
+    wanted = brief.digest
     for boot in boots:
         part = brief.traffic.held_out if boot.place.purpose == "held-out" else brief.traffic.tuning
         kind = "held-out" if boot.place.purpose == "held-out" else "tuning"
@@ -108,8 +111,8 @@ def check_brief(brief: Brief, boots: Sequence[Boot]) -> None:
             told = trial.manifest.digests
             if trial.manifest.stopped:
                 raise UnusableEvidence(f"{trial.path} was stopped before its end: run it again")
-            if told.brief not in (None, brief.digest):
-                raise UnusableEvidence(f"{trial.path} was run for another brief: {told.brief}, not {brief.digest}")
+            if told.brief not in (None, wanted):
+                raise UnusableEvidence(f"{trial.path} was run for another brief: {told.brief}, not {wanted}")
             if told.part not in (None, part):
                 raise UnusableEvidence(
                     f"{trial.path} was run on traffic {told.part}; the brief's {kind} part is {part}"
@@ -180,14 +183,20 @@ def boot_evidence(brief: Brief, boot: Boot, start_ns: int | None) -> Iterator[Tr
         if level.name in levels:
             raise UnusableEvidence(f"{trial.path}: a boot has one trial at level {level.name}, and this is the second")
         levels.add(level.name)
-        try:
-            yield trial_evidence(brief, boot, trial, level, times)
-        except UnusableEvidence:
-            raise
-        except (ArithmeticError, LookupError, TypeError, ValueError) as error:
-            raise UnusableEvidence(
-                f"{trial.path} can't be read as evidence: {type(error).__name__}: {error}"
-            ) from error
+        with as_evidence(trial.path):
+            found = trial_evidence(brief, boot, trial, level, times)
+        yield found
+
+
+@contextmanager
+def as_evidence(path: Path) -> Iterator[None]:
+    """Whatever goes wrong within is for want of sense in the trial's files."""
+    try:
+        yield
+    except UnusableEvidence:
+        raise
+    except (ArithmeticError, LookupError, TypeError, ValueError) as error:
+        raise UnusableEvidence(f"{path} can't be read as evidence: {type(error).__name__}: {error}") from error
 
 
 def trial_evidence(brief: Brief, boot: Boot, trial: KeptTrial, level: Level, times: tuple[int, int]) -> TrialEvidence:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from decisions.rules.brief import Brief
+from loadtests.evidence.record_columns import floats_of, integers_of
 from loadtests.statistics.attainment import seconds_since_planned, within_deadline
 
 Purpose = Literal["noise-floor", "tuning", "held-out", "fallback"]
@@ -117,10 +118,9 @@ def window_and_warm_up(columns: Mapping[str, Array]) -> tuple[dict[str, Array], 
 
 def array_of(column: pa.ChunkedArray) -> Array:
     if pa.types.is_integer(column.type):
-        filled = pc.fill_null(column.cast(pa.int64()), MISSING)
-        return np.asarray(filled.to_numpy(), dtype=np.int64)
+        return integers_of(column)
     if pa.types.is_floating(column.type):
-        return np.asarray(pc.fill_null(column.cast(pa.float64()), np.nan).to_numpy(), dtype=np.float64)
+        return floats_of(column)
     if pa.types.is_boolean(column.type):
         return np.asarray(column.to_numpy(), dtype=bool)
     if pa.types.is_string(column.type):

@@ -5,7 +5,7 @@ from typing import Any
 
 import numpy as np
 
-from decisions.rules.evidence import MISSING, TrialEvidence
+from decisions.rules.evidence import MISSING, TrialEvidence, coded
 
 NANOSECONDS = 1e9
 
@@ -20,8 +20,7 @@ def tested_range(trials: Sequence[TrialEvidence]) -> dict[str, Any]:
 
 
 def level_range(name: str, trials: Sequence[TrialEvidence]) -> dict[str, Any]:
-    classes = np.concatenate([trial.columns["class"] for trial in trials])
-    names, counts = np.unique(classes.astype(str), return_counts=True)
+    names, places = coded(np.concatenate([trial.columns["class"] for trial in trials]))
     return {
         "level": name,
         "trials": len(trials),
@@ -31,7 +30,7 @@ def level_range(name: str, trials: Sequence[TrialEvidence]) -> dict[str, Any]:
         "running_at_once": max(most_at_once(trial) for trial in trials),
         "prompt_tokens": spread(known(trials, "prompt_tokens")),
         "output_tokens": spread(known(trials, "output_tokens")),
-        "classes": {str(one): int(count) for one, count in zip(names, counts, strict=True)},
+        "classes": dict(zip(map(str, names), np.bincount(places).tolist(), strict=True)),
     }
 
 

@@ -23,8 +23,8 @@ from loadtests.traffic.arrivals import exact
 from loadtests.traffic.levels import Level
 from loadtests.traffic.rows import EVERY_CLASS
 
-# By what the same moment may differ from clock to clock. The client's timers round to milliseconds twice, each its delay
-# and its loop's time, and so fire one and a half too early at most.
+# By what the same moment may differ from clock to clock. The timers of a client round to milliseconds twice, each its
+# delay and the time of its loop, and so fire one and a half too early at most.
 CLOCKS_NS = 2_000_000
 # So late a client may be in hearing what came before it closed, or before a user gave up.
 HEARD_LATE_NS = 1_000_000_000
@@ -164,14 +164,17 @@ def drain_end_ns(level: Level) -> int:
 def too_late(records: Records, level: Level) -> Iterator[Contradiction]:
     """Once the drain is over the client has closed every connection, and once a user has given up, theirs."""
     numbers, end_ns = records.numbers, drain_end_ns(level)
+    # A client that was late in sending was as late in closing: its lag is judged, and no contradiction.
+    lags = (numbers["sent_ns"] - numbers["due_ns"])[records.known["sent_ns"] & records.known["due_ns"]]
+    heard_late_ns = HEARD_LATE_NS + int(lags.max(initial=0))
     for name in ("sent_ns", "first_token_ns", "last_token_ns"):
-        late = records.known[name] & (numbers[name] > end_ns + HEARD_LATE_NS)
+        late = records.known[name] & (numbers[name] > end_ns + heard_late_ns)
         yield Contradiction(late, f"{name} {{{name}}} lies after the end of the drain, {end_ns}")
     completed, ended = records.of_status("completed"), numbers["ended_ns"]
-    late = completed & (ended > end_ns + HEARD_LATE_NS)
+    late = completed & (ended > end_ns + heard_late_ns)
     said = f"status is completed, and ended_ns {{ended_ns}} lies after the end of the drain, {end_ns}"
     yield Contradiction(late, said)
-    late = completed & records.known["give_up_ns"] & (ended > numbers["give_up_ns"] + HEARD_LATE_NS)
+    late = completed & records.known["give_up_ns"] & (ended > numbers["give_up_ns"] + heard_late_ns)
     said = "status is completed, and ended_ns {ended_ns} lies after give_up_ns {give_up_ns}: its user had given up"
     yield Contradiction(late, said)
 

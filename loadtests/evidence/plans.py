@@ -86,7 +86,7 @@ def document_of(content: bytes) -> dict[str, Any]:
     """Of a plan without its requests."""
     try:
         document = json.loads(content)
-    except ValueError:
+    except (ValueError, RecursionError):
         document = None
     if not isinstance(document, dict) or document.pop("requests", None) != [[]]:
         raise BadPlan("it is no canonical JSON of a plan")

@@ -68,10 +68,7 @@ class Contradiction:
 
 
 def records_in(table: pa.Table) -> Records:
-    numbers = {
-        name: np.asarray(pc.fill_null(table.column(name).cast(pa.int64()), MISSING).to_numpy(), dtype=np.int64)
-        for name in NUMBERS
-    }
+    numbers = {name: integers_of(table.column(name)) for name in NUMBERS}
     encoded = pc.fill_null(table.column("status"), "").combine_chunks().dictionary_encode()
     return Records(
         numbers=numbers,
@@ -90,8 +87,15 @@ def told(column: pa.ChunkedArray) -> Bools:
     return np.asarray(column.is_valid().to_numpy(), dtype=bool)
 
 
+def integers_of(column: pa.ChunkedArray) -> Integers:
+    """With −1 for missing; where nothing is, there is nothing to copy."""
+    filled = pc.fill_null(column.cast(pa.int64()), MISSING) if column.null_count else column
+    return np.asarray(filled.to_numpy(), dtype=np.int64)
+
+
 def floats_of(column: pa.ChunkedArray) -> Floats:
-    return np.asarray(pc.fill_null(column, np.nan).to_numpy(), dtype=np.float64)
+    filled = pc.fill_null(column, np.nan) if column.null_count else column
+    return np.asarray(filled.to_numpy(), dtype=np.float64)
 
 
 def histograms_of(column: pa.ListArray) -> Histograms:

@@ -163,23 +163,28 @@ def tables(records: Sequence[RequestRecord]) -> Iterator[pa.Table]:
 
 def read_records(source: bytes | Path, columns: Sequence[str] | None = None) -> pa.Table:
     """The table of a records file, with all columns or these alone; raises BadRecords where it is of another kind or
-    version."""
+    version, or damaged."""
+    content = source if isinstance(source, bytes) else source.read_bytes()
     try:
-        file = pq.ParquetFile(BytesIO(source) if isinstance(source, bytes) else source)
+        file = pq.ParquetFile(BytesIO(content))
         check_schema(file.schema_arrow)
         known = None if columns is None else [one for one in columns if one in file.schema_arrow.names]
         table = file.read(columns=known)
-    except pa.ArrowInvalid as error:
-        raise BadRecords(f"not a Parquet file: {error}") from None
-    if version_of(table.schema) == VERSION:
-        return table
-    whole = with_later_columns(table if columns is None else file.read())
+        if version_of(table.schema) == VERSION:
+            return table
+        whole = with_later_columns(table if columns is None else file.read())
+    except BadRecords:
+        raise
+    except (pa.ArrowException, LookupError, OSError, ValueError) as error:
+        # Of bytes in memory, an error of reading is one of what they say.
+        first = (str(error).splitlines() or [type(error).__name__])[0]
+        raise BadRecords(f"not a Parquet file, or a damaged one: {first}") from None
     return whole if columns is None else whole.select(list(columns))
 
 
 def version_of(schema: pa.Schema) -> str:
     said: bytes = (schema.metadata or {}).get(VERSION_KEY, b"no version")
-    return said.decode()
+    return said.decode(errors="replace")
 
 
 def check_schema(schema: pa.Schema) -> None:

@@ -124,11 +124,12 @@ def timeline_content(table: pa.Table) -> bytes:
 
 def read_timeline(source: bytes | Path) -> pa.Table:
     """The table of a timeline file; raises BadTimeline where it is of another kind or version."""
+    content = source if isinstance(source, bytes) else source.read_bytes()
     try:
-        table = pq.read_table(BytesIO(source) if isinstance(source, bytes) else source)
-    except pa.ArrowInvalid as error:
-        raise BadTimeline(f"not a Parquet file: {error}") from None
-    found = (table.schema.metadata or {}).get(VERSION_KEY, b"no version").decode()
+        table = pq.read_table(BytesIO(content))
+    except (pa.ArrowException, LookupError, OSError, ValueError) as error:
+        raise BadTimeline(f"not a Parquet file, or a damaged one: {error}") from None
+    found = (table.schema.metadata or {}).get(VERSION_KEY, b"no version").decode(errors="replace")
     if found != VERSION:
         raise BadTimeline(f"this timeline is {found}; this program reads {VERSION}")
     if not table.schema.equals(SCHEMA):

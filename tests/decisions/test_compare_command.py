@@ -867,6 +867,41 @@ def test_each_arm_is_what_it_is_called(arm: str, fault: Fault, said: str, eviden
     assert re.fullmatch(f"ROOT/{arm}/boot-002/busy/{said}", found), found
 
 
+@pytest.mark.parametrize(
+    ("arm", "words"), [("candidate", ["start.sh"]), ("baseline", ["start.sh", "--speculative=off"])]
+)
+def test_what_a_hook_starts_a_remote_engine_with_nobody_knows(
+    arm: str, words: list[str], evidence: Path, tmp_path: Path
+) -> None:
+    def hooked(manifest: Manifest, records: Records) -> Records:
+        manifest["engine"] |= {"command": words, "details": {"base_url": "http://10.0.0.7:8000"}}
+        return records
+
+    assert judged(planted(evidence, tmp_path / "copy", f"{arm}/boot-*/*", hooked))["verdict"] == "PASS"
+
+
+def test_boots_that_nothing_disturbs_may_be_as_fast_as_each_other(evidence: Path, tmp_path: Path) -> None:
+    """Of a model without nuisances, baseline and control are alike to the nanosecond."""
+    root = copied(evidence, tmp_path)
+    model = json.loads((root / "model.json").read_bytes())
+    model["nuisances"] |= {"boot_sd": 0, "drift_sd_per_hour": 0, "pauses_per_hour": 0}
+    (root / "model.json").unlink()
+    (root / "model.json").write_bytes(canonical(model))
+    for arm in ARMS:
+        shutil.rmtree(root / arm)
+    simulated(root, "baseline", "held-out")
+    simulated(root, "candidate", "held-out", "--speculative", json.dumps(EAGLE))
+    simulated(root, "control-of", "tuning", seed=4)
+    simulated(root, "control", "tuning", "--control", seed=4)
+    first, second = (digest((root / arm / "boot-001/busy/records.parquet").read_bytes()) for arm in ARMS[2:])
+    assert first == second
+    (root / "brief.json").unlink()
+    (root / "brief.json").write_bytes(parse_brief(a_brief(root)).content)
+    document = judged(root)
+    assert [one["values"] for one in document["noise_floor"]["cells"]] == [[0, 0, 0, 0]]
+    assert document["verdict"] == "PASS"
+
+
 def measured_elsewhere(manifest: Manifest, records: Records) -> Records:
     manifest |= {"evidence_class": "measured", "base_url": "http://127.0.0.1:8000", "engine": {"server_id": "s"}}
     return records

@@ -17,6 +17,7 @@ from config.cli import main
 from loadtests.canonical import canonical, digest
 from loadtests.evidence.contradictions import check_told
 from loadtests.evidence.directories import KeptTrial, UnusableEvidence, boots_in, kept_trial
+from loadtests.evidence.manifest import named
 from loadtests.evidence.plans import BadPlan, read_plan
 from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of, records_table
 from loadtests.traffic.levels import Level
@@ -392,6 +393,53 @@ def test_nobody_sees_the_first_token_of_an_answer_that_comes_whole(trial: Path) 
     manifest["engine"]["asked"] = {"api": "chat", "stream": False, "token_ids": False}
     write(trial, manifest, [replace(one, first_token_ns=None) for one in records_in(trial)])
     check(trial)
+
+
+@pytest.mark.parametrize(("early_ns", "refused"), [(1_499_999, False), (2_500_000, True)])
+def test_a_timer_may_fire_a_little_too_early(early_ns: int, refused: bool, trial: Path) -> None:
+    """As those of the client do, by a millisecond and a half at most."""
+    manifest, records = manifest_in(trial), records_in(trial)
+    untold = ("first_token_ns", "last_token_ns", "finish_reason", "output_tokens", "fingerprint", "server_queue_ms")
+    nothing: dict[str, Any] = dict.fromkeys((*untold, "server_prefill_ms", "server_decode_ms"))
+    records[-1] = replace(records[-1], status="timed_out", ended_ns=66 * S - early_ns, **nothing)
+    manifest["statuses"] |= {"completed": manifest["statuses"]["completed"] - 1, "timed_out": 1}
+    manifest["fingerprints"] = {name: count - 1 for name, count in manifest["fingerprints"].items()}
+    write(trial, manifest, records)
+    if refused:
+        assert "timed_out, and ended_ns" in said(trial)
+    else:
+        check(trial)
+
+
+@pytest.mark.parametrize(("details", "refused"), [({}, True), ({"base_url": "http://10.0.0.7:8000"}, False)])
+def test_a_server_that_others_start_may_count_its_queue_twice(
+    details: dict[str, str], refused: bool, trial: Path
+) -> None:
+    """Its time to the first token may have the queue in it; what a hook said in its place is no command of ours."""
+    manifest, records = manifest_in(trial), records_in(trial)
+    manifest |= {"evidence_class": "measured", "base_url": "http://10.0.0.7:8000/v1", "counters": None}
+    manifest["client"]["command"] = ["worker"]
+    manifest["engine"] = {"version": "0.32.0", "command": ["start-engine"], "details": details}
+    one = records[0]
+    whole_ms = ((one.ended_ns or 0) - (one.sent_ns or 0)) / 1e6
+    records[0] = replace(
+        one,
+        server_queue_ms=whole_ms / 2,
+        server_prefill_ms=whole_ms / 2,
+        server_decode_ms=whole_ms / 2,
+        first_token_ns=(one.sent_ns or 0) + round(whole_ms * 5e5),
+    )
+    records[0] = replace(records[0], last_token_ns=one.ended_ns, ended_ns=one.ended_ns)
+    write(trial, manifest, records)
+    if refused:
+        assert "server_queue_ms + server_prefill_ms" in said(trial)
+    else:
+        check(trial)
+
+
+def test_fingerprints_of_one_name_are_counted_together() -> None:
+    """A server may well tell the name that stands for none."""
+    assert named({None: 2, "(none)": 3, "": 1, "f": 4}) == {"(none)": 6, "f": 4}
 
 
 def test_a_gauge_may_fall(trial: Path) -> None:

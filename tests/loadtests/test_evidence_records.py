@@ -1,8 +1,10 @@
 """Records keep everything, nulls included, and a summary says only what they say."""
 
+from contextlib import suppress
 from dataclasses import replace
 from io import BytesIO
 from pathlib import Path
+from random import Random
 from typing import Any
 
 import numpy as np
@@ -132,6 +134,22 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     pq.write_table(pa.table({"a": [1]}).replace_schema_metadata(SCHEMA.metadata), path)
     with pytest.raises(BadRecords, match=r"the columns are not those of draftproof\.records/2: a$"):
         read_records(path)
+
+
+def test_a_damaged_file_is_refused_and_never_another_error() -> None:
+    """Whichever of its bytes was changed: the file is found unfit, or still holds a table."""
+    whole, luck, refused = records_content([record(error="é", class_="chat")] * 40), Random(3), 0
+    for _ in range(300):
+        content = bytearray(whole)
+        for _ in range(luck.choice([1, 20])):
+            content[luck.randrange(len(content))] = luck.randrange(256)
+        with suppress(BadRecords):
+            refused += 1
+            read_records(bytes(content))
+            refused -= 1
+    assert refused > 100
+    with pytest.raises(BadRecords, match="not a Parquet file, or a damaged one"):
+        read_records(whole[: len(whole) // 2] + whole[-8:])
 
 
 def test_records_of_the_first_version_are_read_as_what_they_said(tmp_path: Path) -> None:

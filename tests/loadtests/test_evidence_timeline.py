@@ -77,6 +77,9 @@ def test_the_bytes_come_back() -> None:
 def test_another_file_is_refused() -> None:
     with pytest.raises(BadTimeline, match="not a Parquet file"):
         read_timeline(b"no such thing")
+    content = timeline_content(timeline_table([sample(0, running=1)], [record(0.1, 0.2)], end_ns=SECOND))
+    with pytest.raises(BadTimeline, match="not a Parquet file, or a damaged one"):
+        read_timeline(content[:4] + bytes(len(content) // 2) + content[4 + len(content) // 2 :])
     sink = BytesIO()
     pq.write_table(pa.table({"at_ns": [0]}), sink)
     with pytest.raises(BadTimeline, match=r"this timeline is no version; this program reads draftproof\.timeline/1"):
