@@ -73,6 +73,6 @@ def stored(boot: Boot, answers: Answers, directory: Path) -> str:
 
 
 def findings_of(answers: Answers) -> list[str]:
-    failed = answers.asked.failed
-    found = [f"{failed} of {len(answers.lines)} requests got no answer"] if failed else []
+    failed, requests = answers.asked.failed, answers.asked.requests
+    found = [f"{failed} of {requests} requests got no answer"] if failed else []
     return [*found, f"the engine died: {answers.died}"] if answers.died else found

@@ -11,7 +11,7 @@ from loadtests.behaviour.judge import judge
 from loadtests.behaviour.rebuild import OtherSuite, plan_of_document
 from loadtests.behaviour.result import SuiteResult, read_result
 from loadtests.behaviour.suite import answers_name
-from loadtests.canonical import digest
+from loadtests.canonical import digest, digest_of
 from loadtests.evidence.directories import UnusableEvidence
 
 # What the brief lays down, by the name that the plan has for it and the option that asks so.
@@ -50,6 +50,10 @@ def misfits(result: SuiteResult, asked: Suite) -> Iterator[str]:
     """Why the result is not of the suite that the brief asks for."""
     if result.outcome == "held" and result.broken:
         yield f"its outcome is held, and {', '.join(result.broken)} is broken"
+    if digest_of(result.plan) != result.plan_sha256:
+        yield "its plan is not the one that its plan_sha256 names: it was changed by hand"
+    if not {"baseline", "candidate"} <= result.asked.keys():
+        yield "it names no answers of baseline and candidate: it was changed by hand"
     for field, (name, option) in LAID_DOWN.items():
         wanted, found = getattr(asked, field), result.plan.get(name)
         if wanted != found:
@@ -78,12 +82,20 @@ def check_answers(path: Path, result: SuiteResult) -> None:
         beside = path.with_name(answers_name(server))
         if not beside.exists():
             return
-        content = beside.read_bytes()
+        try:
+            content = beside.read_bytes()
+        except OSError as error:
+            raise UnusableEvidence(f"{beside} can't be read ({error.strerror or error})") from None
         if digest(content) != asked.answers_sha256:
             raise UnusableEvidence(
                 f"{beside} is not the file that {path.name} names: it was changed, or is of another run"
             )
-        found[server] = read_answers(content)
+        try:
+            found[server] = read_answers(content)
+        except ValueError:
+            raise UnusableEvidence(f"{beside} holds no answers of draftproof behaviour") from None
+        if found[server].plan_sha256 != result.plan_sha256:
+            raise UnusableEvidence(f"{beside} holds answers of another plan than {path.name} names")
     try:
         plan = plan_of_document(result.plan)
     except OtherSuite:

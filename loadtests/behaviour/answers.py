@@ -122,6 +122,13 @@ class Answers:
 
 def read_answers(content: bytes) -> Answers:
     """From their JSON lines; raises ValueError where they are none."""
+    try:
+        return answers_in(content)
+    except (LookupError, TypeError, AttributeError) as error:
+        raise ValueError(f"a line is not one of a {SCHEMA} file: {error!r:.200}") from None
+
+
+def answers_in(content: bytes) -> Answers:
     first, *rest = content.splitlines()
     told = json.loads(first)
     if not isinstance(told, dict) or told.get("schema_version") != SCHEMA:

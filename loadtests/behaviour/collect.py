@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from loadtests.behaviour.answers import Answers, Line
-from loadtests.behaviour.case import DRAWN, UNTOLD, Ask, Case, Manner, answer_id
+from loadtests.behaviour.case import DRAWN, Ask, Case, Manner, answer_id
 from loadtests.behaviour.counters import Counters
 from loadtests.behaviour.plan import SuitePlan
 from loadtests.behaviour.prompts import PREAMBLE
@@ -119,10 +119,7 @@ class Collecting:
         before = await self._counters()
         await self._run(case, manner)
         lines = self.lines[case.id, manner.id]
-        found = drafts_of([line.reply for line in lines], before, await self._counters())
-        # The counters stand still for what another case has asked.
-        untold = found.told_by == "counters" and not found.proposed and any(line.asked_as for line in lines)
-        self.drafts[case.id, manner.id] = UNTOLD if untold else found
+        self.drafts[case.id, manner.id] = drafts_of([line.reply for line in lines], before, await self._counters())
 
     async def _run(self, case: Case, manner: Manner) -> None:
         lines = self.lines.setdefault((case.id, manner.id), [])
@@ -165,6 +162,8 @@ class Collecting:
         own = answer_id(case.id, manner, ask.label)
         stream = manner.stream if ask.stream is None else ask.stream
         asked_for = self._asked_for.setdefault(self._wanted(case, manner, ask, stream), own)
+        if self._hides_drafts(case, manner, asked_for):
+            asked_for = own
         seed = seed_of(self.plan.seed, self.name, asked_for)
         if asked_for == own:
             self._replies[own] = asyncio.ensure_future(self._answer(ask, stream=stream, seed=seed, cached=cached))
@@ -177,10 +176,22 @@ class Collecting:
         load = sent_in(self.plan, self.name, case, manner).load
         return (load, stream, ask.kind, digest_of(ask.body)) if ask.common else (load, stream, case.id, ask.label)
 
+    def _hides_drafts(self, case: Case, manner: Manner, asked_for: str) -> bool:
+        """Whether to take that answer would leave the case's drafts untold: the counters, which alone tell them, stand
+        still for what another case has asked."""
+        if self.name != "candidate" or not self.asking.abilities.counters:
+            return False
+        answer = self._replies.get(asked_for)
+        alone = runs_alone(self.plan, self.name, case, manner)
+        return answer is not None and alone and answer.done() and answer.result().draft_tokens is None
+
     async def _answer(self, ask: Ask, *, stream: bool, seed: int, cached: bool) -> Reply:
         if cached:
             body = {key: value for key, value in ask.body.items() if key not in NOT_WHEN_WARMING}
-            await self._send(replace(ask, body=body | {"max_tokens": 1}), stream=False, seed=0)
+            filling = await self._send(replace(ask, body=body | {"max_tokens": 1}), stream=False, seed=0)
+            if self.died is not None:
+                # Else nothing would be kept of what it died of.
+                return filling
         return await self._send(ask, stream=stream, seed=seed)
 
     async def _send(self, ask: Ask, *, stream: bool, seed: int) -> Reply:

@@ -1,6 +1,5 @@
 """A service's own cases: requests of its owner with what has to be true of their answers, from YAML or JSON. Pure."""
 
-import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Annotated, Any, Literal, Self
 
@@ -16,6 +15,7 @@ from loadtests.behaviour.cases.structured import Check, follows, pattern_check, 
 from loadtests.behaviour.reply import Reply
 from loadtests.behaviour.result import Finding
 from loadtests.canonical import canonical, digest_of
+from loadtests.patterns import Linear
 from loadtests.strict_yaml import Loader
 from loadtests.traffic.levels import Frozen
 
@@ -33,9 +33,9 @@ class BadCases(ValueError):
 
 def usable_pattern(pattern: str) -> str:
     try:
-        re.compile(pattern)
-    except re.error as error:
-        raise ValueError(f"it is no regular expression: {error}") from None
+        Linear(pattern)
+    except ValueError as error:
+        raise ValueError(f"it is no regular expression of RE2, which has no look-around and no \\1: {error}") from None
     return pattern
 
 
@@ -44,7 +44,20 @@ def usable_schema(schema: dict[str, Any]) -> dict[str, Any]:
         Draft202012Validator.check_schema(schema)
     except SchemaError as error:
         raise ValueError(f"it is no JSON schema: {error.message[:200]}") from None
+    for pattern in patterns_in(schema):
+        usable_pattern(pattern)
     return schema
+
+
+def patterns_in(schema: Any) -> Iterator[str]:
+    """Those that texts are held against; what is only a value is none."""
+    inside = schema if isinstance(schema, list) else ()
+    if isinstance(schema, dict):
+        if isinstance(pattern := schema.get("pattern"), str):
+            yield pattern
+        inside = [one for name, one in schema.items() if name not in ("const", "default", "enum", "examples")]
+    for one in inside:
+        yield from patterns_in(one)
 
 
 JsonSchema = Annotated[dict[str, Any], AfterValidator(usable_schema)]

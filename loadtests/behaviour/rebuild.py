@@ -18,9 +18,9 @@ class OtherSuite(ValueError):
 def plan_of_document(document: Mapping[str, Any]) -> SuitePlan:
     """The plan that ``SuitePlan.document`` was written of. Raises OtherSuite where this program would ask or judge
     something else: another version of it laid the plan down."""
-    cases = document["cases"]
-    own = tuple(OwnCase.model_validate(one["document"]).case for one in cases if one["source"] == "owner")
     try:
+        cases = document["cases"]
+        own = tuple(OwnCase.model_validate(one["document"]).case for one in cases if one["source"] == "owner")
         plan = suite_plan(
             only=[one["id"] for one in cases],
             own=own,
@@ -38,7 +38,7 @@ def plan_of_document(document: Mapping[str, Any]) -> SuitePlan:
             timeout_s=document["timeout_s"],
             declared=Declared.model_validate(document["declared"]),
         )
-    except ValueError as error:
+    except (ValueError, LookupError, TypeError) as error:
         raise OtherSuite(f"the suite that was laid down can't be asked here: {error}") from None
     if plan.digest != digest_of(document):
         raise OtherSuite(

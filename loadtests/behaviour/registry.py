@@ -38,6 +38,9 @@ def suite_plan(
         raise ValueError(f"there is no case called {unknown[0]}: the cases are {', '.join(known)}")
     # Some are asked by a thorough suite alone, or where the service samples.
     asked = [case for case in everything if case.manners_of(settings)]
+    if idle := [case for case in everything if case.id in only and case not in asked]:
+        samples = idle[0].tier == "T3" and settings.temperature == 0
+        raise ValueError(f"{idle[0].id} isn't asked: it takes {'a temperature' if samples else 'a thorough suite'}")
     cases = tuple(case for case in asked if not only or case.id in only)
     left_out = tuple(case.id for case in asked if case.source == "registry" and case not in cases)
     return SuitePlan(cases, settings, concurrency, alpha, seed, timeout_s, declared, left_out)

@@ -132,3 +132,13 @@ def test_a_result_that_was_changed_by_hand_is_refused(asking: Path, suites: Mapp
     assert "it was changed, or is of another run" in refused(asking, "--behaviour", str(changed / RESULT))
     (changed / RESULT).write_text("{}")
     assert "is no result.json of draftproof behaviour" in refused(asking, "--behaviour", str(changed / RESULT))
+    (changed / RESULT).write_bytes(canonical(document | {"plan": document["plan"] | {"seed": 5}}))
+    assert "its plan is not the one that" in refused(asking, "--behaviour", str(changed / RESULT))
+    (changed / RESULT).write_bytes(canonical(document | {"asked": {}}))
+    assert "it names no answers" in refused(asking, "--behaviour", str(changed / RESULT))
+    nonsense = b"[]"
+    (changed / "candidate.jsonl").write_bytes(nonsense)
+    asked = document["asked"]
+    asked["candidate"]["answers_sha256"] = digest(nonsense)
+    (changed / RESULT).write_bytes(canonical(document | {"asked": asked}))
+    assert "holds no answers" in refused(asking, "--behaviour", str(changed / RESULT))

@@ -874,7 +874,7 @@ def test_what_a_hook_starts_a_remote_engine_with_nobody_knows(
     arm: str, words: list[str], evidence: Path, tmp_path: Path
 ) -> None:
     def hooked(manifest: Manifest, records: Records) -> Records:
-        manifest["engine"] |= {"command": words, "details": {"base_url": "http://10.0.0.7:8000"}}
+        manifest["engine"] |= {"command": words, "details": {"base_url": "http://gpu.example:8000"}}
         return records
 
     assert judged(planted(evidence, tmp_path / "copy", f"{arm}/boot-*/*", hooked))["verdict"] == "PASS"

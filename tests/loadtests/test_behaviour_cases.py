@@ -578,6 +578,16 @@ def test_an_owner_may_expect(wanted: str, right: Reply, wrong: Reply) -> None:
             "regex: '('",
             "line 8, cases.0.expect.regex: it is no regular",
         ),
+        (
+            "json_schema: {type: object, required: [amount]}",
+            "regex: '(?=a)b'",
+            "line 8, cases.0.expect.regex: it is no regular expression of RE2",
+        ),
+        (
+            "type: object, required: [amount]",
+            "anyOf: [{pattern: '(a)\\1'}]",
+            "line 8, cases.0.expect.json_schema: it is no regular expression of RE2",
+        ),
         ("max_tokens: 50", "stream: true", "cases.0: request: stream is set by the suite"),
         ("messages:", "massages:", "give either messages or a prompt"),
         ("serial, cached", "serially, cached", "line 10, cases.0.manners.0"),
@@ -602,6 +612,30 @@ def test_a_document_that_cannot_be_used_says_where(old: str, new: str, said: str
         read_own_cases(OWN.replace(old, new, 1).encode(), "own.yaml")
     assert said in str(caught.value)
     assert str(caught.value).startswith("own.yaml")
+
+
+@pytest.mark.parametrize("expected", ["regex: '([a-z]+)+!'", "json_schema: {type: string, pattern: '^([a-z]+)+!$'}"])
+def test_a_pattern_that_can_be_matched_in_many_ways_takes_no_longer(expected: str) -> None:
+    text = OWN.replace("json_schema: {type: object, required: [amount]}", expected)
+    rule = read_own_cases(text.encode(), "own.yaml").cases[0].case.rule
+    assert rule is not None
+    quote = '"' if "schema" in expected else ""
+    assert rule({"asked": answer(f"{quote}{'a' * 5_000}{quote}", finish="stop")}).state == "broken"
+    assert rule({"asked": answer(f"{quote}{'a' * 5_000}!{quote}", finish="stop")}).state == "held"
+
+
+@pytest.mark.parametrize(
+    ("schema", "text", "said"),
+    [
+        ({"$ref": "#"}, "1", "the schema refers to itself without an end"),
+        ({"$ref": "#/nowhere"}, "1", "the schema refers to /nowhere, which isn't in it"),
+        ({"multipleOf": 0.1}, "1e400", "it holds a number that is too large to be checked"),
+        ({"pattern": "b"}, '"\\ud800"', "it doesn't follow the schema at the whole: '\\ud800' does not match 'b'"),
+        ({"pattern": "a"}, '"\\ud800a"', None),
+    ],
+)
+def test_no_schema_and_no_answer_end_the_judging(schema: dict[str, Any], text: str, said: str | None) -> None:
+    assert structured.schema_check(schema)(text) == said
 
 
 @given(st.binary(max_size=80) | st.text(max_size=80).map(str.encode))

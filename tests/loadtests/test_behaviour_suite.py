@@ -19,6 +19,7 @@ from loadtests.behaviour.counters import Counters, counters_of
 from loadtests.behaviour.declared import declared_by, rule_of
 from loadtests.behaviour.judge import judge
 from loadtests.behaviour.plan import SuitePlan
+from loadtests.behaviour.rebuild import OtherSuite, plan_of_document
 from loadtests.behaviour.registry import CASES, suite_plan
 from loadtests.behaviour.reply import Choice, Reply
 from loadtests.behaviour.result import Declared, Drafts, Finding, SuiteResult, read_result
@@ -290,6 +291,24 @@ async def test_what_several_cases_ask_alike_is_asked_once(speculating: Endpoint)
     assert read_answers(answers.content) == answers
 
 
+async def test_where_counters_alone_tell_drafts_a_case_alone_is_given_no_answer_of_another(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("loadtests.simulator.answering.metrics_of", lambda *_: {})
+    plan = suite_plan(only=["logprobs-shape", "logprobs-values"])
+    async with serving(simulated(DFLASH)) as address:
+        answers = await collect(Endpoint(address, "tiny"), plan, server="candidate")
+    assert {line.manner for line in answers.lines if line.asked_as is not None} == {"concurrent-stream"}
+    drafts = {run: (one.told_by, bool(one.proposed)) for run, one in answers.drafts.items()}
+    assert drafts == {
+        ("logprobs-shape", "serial"): ("counters", True),
+        ("logprobs-shape", "concurrent-stream"): (None, False),
+        ("logprobs-values", "serial"): ("counters", True),
+        ("logprobs-values", "concurrent-stream"): (None, False),
+        ("logprobs-values", "cached"): ("counters", True),
+    }
+
+
 async def test_the_baseline_is_asked_for_rules_in_a_crowd_and_the_candidate_in_every_manner(plain: Endpoint) -> None:
     plan = suite_plan(only=["max-tokens", "seeds"])
     baseline = await collect(plain, plan, server="baseline")
@@ -501,6 +520,42 @@ def test_a_plan_names_what_it_leaves_out_and_what_it_does_not_know() -> None:
         suite_plan(only=["regexp"])
     with pytest.raises(ValueError, match="two cases have one id"):
         suite_plan(own=[replace(once("regex"), source="owner")])
+
+
+@pytest.mark.parametrize(
+    ("name", "asked", "said"),
+    [
+        ("sampled-parity-penalised", Settings(), "sampled-parity-penalised isn't asked: it takes a thorough suite"),
+        ("sampled-parity", Settings(temperature=0), "sampled-parity isn't asked: it takes a temperature"),
+    ],
+)
+def test_a_case_that_is_named_is_asked_or_refused(name: str, asked: Settings, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        suite_plan(only=[name, "regex"], settings=asked)
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        b"",
+        b"[]\n",
+        b"nonsense\n",
+        b'{"schema_version":"draftproof.behaviour-answers/1"}\n',
+        b'{"schema_version":"draftproof.behaviour-answers/1","drafts":3,"total":{},"unfinished":[]}\n',
+    ],
+)
+def test_what_holds_no_answers_is_said(content: bytes) -> None:
+    with pytest.raises(ValueError, match=r"line|values"):
+        read_answers(content)
+
+
+@pytest.mark.parametrize("cases", [None, 3, ["regex"], [{"source": "owner"}]])
+def test_a_plan_that_is_none_is_of_another_suite(cases: Any) -> None:
+    document = suite_plan(only=["regex"]).document | {"cases": cases}
+    with pytest.raises(OtherSuite):
+        plan_of_document(document)
+    with pytest.raises(OtherSuite):
+        plan_of_document({})
 
 
 def test_a_service_that_never_samples_is_asked_for_no_samples() -> None:

@@ -411,13 +411,13 @@ def test_a_timer_may_fire_a_little_too_early(early_ns: int, refused: bool, trial
         check(trial)
 
 
-@pytest.mark.parametrize(("details", "refused"), [({}, True), ({"base_url": "http://10.0.0.7:8000"}, False)])
+@pytest.mark.parametrize(("details", "refused"), [({}, True), ({"base_url": "http://gpu.example:8000"}, False)])
 def test_a_server_that_others_start_may_count_its_queue_twice(
     details: dict[str, str], refused: bool, trial: Path
 ) -> None:
     """Its time to the first token may have the queue in it; what a hook said in its place is no command of ours."""
     manifest, records = manifest_in(trial), records_in(trial)
-    manifest |= {"evidence_class": "measured", "base_url": "http://10.0.0.7:8000/v1", "counters": None}
+    manifest |= {"evidence_class": "measured", "base_url": "http://gpu.example:8000/v1", "counters": None}
     manifest["client"]["command"] = ["worker"]
     manifest["engine"] = {"version": "0.32.0", "command": ["start-engine"], "details": details}
     one = records[0]

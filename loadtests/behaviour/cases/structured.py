@@ -1,11 +1,12 @@
 """Answers that a grammar constrains: each draft that it forbids has to go, and each that is kept has to advance it."""
 
 import json
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 
-from jsonschema import Draft202012Validator
+from jsonschema import Draft202012Validator, ValidationError
+from jsonschema.validators import extend
 from referencing import Registry
 from referencing.exceptions import Unresolvable
 
@@ -25,6 +26,7 @@ from loadtests.behaviour.case import (
 from loadtests.behaviour.cases.asking import chat, together
 from loadtests.behaviour.reply import Choice
 from loadtests.behaviour.result import Finding
+from loadtests.patterns import Linear
 
 # Bounded throughout: a small model would otherwise never come to an end.
 TRAINS: dict[str, Any] = {
@@ -55,10 +57,23 @@ MOST = 120
 Check = Callable[[str], str | None]
 
 
+@lru_cache(maxsize=256)
+def linear(pattern: str) -> Linear:
+    return Linear(pattern)
+
+
+def matching(validator: Any, pattern: str, value: Any, schema: Any) -> Iterator[ValidationError]:
+    if validator.is_type(value, "string") and not linear(pattern).is_in(value):
+        yield ValidationError(f"{value!r} does not match {pattern!r}")
+
+
+Validator = extend(Draft202012Validator, {"pattern": matching})
+
+
 def schema_check(schema: Mapping[str, Any]) -> Check:
     """What is wrong with a text that should be JSON of this schema; None where nothing is."""
     # An empty registry: a reference to another host is never followed.
-    validator = Draft202012Validator(schema, registry=Registry())
+    validator = Validator(schema, registry=Registry())
 
     def check(text: str) -> str | None:
         try:
@@ -69,6 +84,10 @@ def schema_check(schema: Mapping[str, Any]) -> Check:
             problem = next(iter(validator.iter_errors(value)), None)
         except Unresolvable as error:
             return f"the schema refers to {error.ref}, which isn't in it"
+        except RecursionError:
+            return "the schema refers to itself without an end"
+        except OverflowError:
+            return "it holds a number that is too large to be checked"
         if problem is None:
             return None
         where = "/".join(str(one) for one in problem.absolute_path) or "the whole"
@@ -78,8 +97,8 @@ def schema_check(schema: Mapping[str, Any]) -> Check:
 
 
 def pattern_check(pattern: str) -> Check:
-    wanted = re.compile(pattern, re.DOTALL)
-    return lambda text: None if wanted.fullmatch(text) else f"it doesn't match {pattern}"
+    wanted = Linear(pattern, dot_all=True)
+    return lambda text: None if wanted.is_whole(text) else f"it doesn't match {pattern}"
 
 
 def one_of_check(choices: tuple[str, ...]) -> Check:
