@@ -1,4 +1,5 @@
 from decisions.models.account import Account
+from decisions.models.api_token import AnsweredPost, ApiToken
 from decisions.models.behaviour_result import BehaviourResult
 from decisions.models.brief import Brief, BriefCampaign, BriefRevision
 from decisions.models.checkpoint import Checkpoint
@@ -18,6 +19,8 @@ from decisions.models.verdict import Verdict
 
 __all__ = [
     "Account",
+    "AnsweredPost",
+    "ApiToken",
     "BehaviourResult",
     "Brief",
     "BriefCampaign",

@@ -19,6 +19,7 @@ from decisions.pages import (
     services,
     session,
     signing,
+    tokens,
     traffic,
     traffic_imports,
 )
@@ -30,6 +31,8 @@ urlpatterns = [
     path("sign-out/", session.sign_out, name="sign-out"),
     path("", inbox.inbox, name="inbox"),
     path("running/", inbox.inbox_running, name="inbox-running"),
+    path("account/tokens/", tokens.tokens, name="tokens"),
+    path("account/tokens/revoke/", tokens.revoke, name="token-revoke"),
     path("services/", services.services, name="services"),
     path("services/<slug:slug>/", services.service, name="service"),
     path("services/<slug:slug>/add/route/", services.new_route, name="route-new"),

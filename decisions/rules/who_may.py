@@ -132,6 +132,13 @@ def may_delete_text(person: Person, relation: Relation) -> str | None:
     return inactive(person) or service_owner_or_operator(person, relation, "delete the text of its traffic")
 
 
+def may_revoke_token(person: Person, of: str) -> str | None:
+    """``of``: whose token it is. Operators end what has leaked, whosever it is."""
+    if person.username == of or OPERATOR in person.groups:
+        return inactive(person)
+    return inactive(person) or "Only its own person or someone in the group operator can revoke a token."
+
+
 def may_read_ledger(person: Person) -> str | None:
     readers = (ENGINEER, OWNER, AUDITOR)
     if person.groups.isdisjoint(readers):

@@ -20,6 +20,7 @@ from decisions.models import BriefRevision, Release, Signature
 from decisions.selectors.pictures import drawn_from_evidence
 from tests.conftest import PASSWORD
 from tests.support.house import House, build_house
+from tests.support.tokens import secret_of
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 pytestmark = [
@@ -124,6 +125,7 @@ def house(transactional_db: None) -> House:
 @pytest.fixture
 def pages(house: House) -> dict[str, str]:
     """What is photographed, by name."""
+    secret_of(house.people["owner"])
     names = ("tuning", "held-out", "health", "sign-off")
     tabs = {"brief": "brief", **{name: f"brief-{name}" for name in names}}
     return {
@@ -142,6 +144,7 @@ def pages(house: House) -> dict[str, str]:
         "traffic": "/traffic/",
         "traffic-set": reverse("traffic-set", args=[house.in_review.traffic_set_id]),
         "history": "/history/",
+        "tokens": "/account/tokens/",
     }
 
 

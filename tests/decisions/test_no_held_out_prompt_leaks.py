@@ -22,7 +22,7 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
 
-from decisions.models import BriefRevision, Demonstration, ImportedTrial, Route, Service, ServiceCases
+from decisions.models import Brief, BriefRevision, Demonstration, Event, ImportedTrial, Route, Service, ServiceCases
 from decisions.selectors.pictures import drawn_from_evidence
 from decisions.services.sign_decision import sign_decision
 from loadtests import import_pulse
@@ -45,6 +45,7 @@ from tests.support import house as houses
 from tests.support.campaigns import campaign_of
 from tests.support.house import House, build_house, person
 from tests.support.leaks import Secrets
+from tests.support.tokens import secret_of
 from workers import boots
 from workers.engines.base import EngineFailed
 from workers.trial_evidence import level_of
@@ -183,6 +184,9 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
     if "version" in names:
         kept = ServiceCases.objects.values_list("service__slug", "version")
         return [{"slug": slug, "version": version} for slug, version in kept]
+    if {"slug", "environment"} <= names:
+        every = Route.objects.values_list("service__slug", "environment").distinct()
+        return [{"slug": slug, "environment": environment} for slug, environment in every]
     if "slug" in names:
         return [{"slug": one.slug} for one in Service.objects.all()]
     if "pk" in names:
@@ -221,11 +225,33 @@ def walked(client: Client, *, most: int | None) -> Iterator[tuple[str, str]]:
         waiting += [link.replace("&amp;", "&") for link in LINK.findall(body.decode("utf-8", "replace"))]
 
 
-def api_addresses(client: Client) -> list[str]:
-    document = client.get("/api/v1/openapi.json").json()
-    slugs = list(Route.objects.values_list("slug", flat=True))
+def answers_of_the_api(house: House, who: str) -> dict[str, tuple[int, str]]:
+    """By address status and content of everything that it lets the person read, in the largest pages that it has."""
+    client = Client(raise_request_exception=False)
+    headers = {"Authorization": f"Bearer {secret_of(house.people[who])}"} if who != "nobody" else {}
+    document = client.get("/api/v1/openapi.json", headers=headers).json()
     paths = [path for path, methods in document["paths"].items() if "get" in methods]
-    return ["/api/v1/openapi.json", *(re.sub(r"\{[^}]+\}", slug, path) for path in paths for slug in slugs)]
+    found = {}
+    for address in {filled for path in paths for filled in filled_in(path)}:
+        answer = client.get(f"{address}?limit=200", headers=headers)
+        assert answer.status_code < 500, address
+        found[address] = (answer.status_code, f"{dict(answer.headers)}\n{answer.content.decode()}")
+    return found
+
+
+def filled_in(path: str) -> Iterator[str]:
+    """An address of the API for everything there is that it can be about."""
+    if "/revisions/" in path:
+        for one in BriefRevision.objects.all():
+            yield path.format(brief=one.brief_id, number=one.number)
+    elif "{brief}" in path:
+        yield from (path.format(brief=one) for one in Brief.objects.values_list("pk", flat=True))
+    elif "{number}" in path:
+        rows: Any = {"traffic": TrafficSet, "trials": Trial, "ledger": Event}[path.split("/")[-2]]
+        yield from (path.format(number=one) for one in rows.objects.order_by("-pk").values_list("pk", flat=True)[:200])
+    else:
+        of: Any = Service if "/services/" in path else Route
+        yield from (path.format(slug=one, pool="cpu") for one in of.objects.values_list("slug", flat=True))
 
 
 def leaks_in(secrets: Secrets, texts: Iterable[tuple[str, str]]) -> dict[str, list[str]]:
@@ -269,7 +295,9 @@ def test_no_page_address_or_log_line_shows_a_held_out_prompt(
     client = client_of(sealed.house, who)
     most = None if who == "engineer" else MOST_OF_A_KIND
     pages = dict(walked(client, most=most))
-    pages |= {one: client.get(one).content.decode() for one in api_addresses(client)}
+    told = answers_of_the_api(sealed.house, who)
+    assert told["/api/v1/briefs"][0] == {"nobody": 401, "stranger": 403}.get(who, 200)
+    pages |= {one: content for one, (_, content) in told.items()}
     assert len(pages) > 60
     assert leaks_in(sealed.secrets, pages.items()) == {}
     assert leaks_in(sealed.secrets, records_behind(caplog)) == {}

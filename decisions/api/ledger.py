@@ -1,0 +1,58 @@
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+from django.http import Http404, HttpRequest
+from ninja import Router, Schema
+
+from decisions.api.auth import access
+from decisions.api.keys import Number
+from decisions.api.paging import Page, Paging, page_of
+from decisions.models import Event
+from decisions.rules.who_may import may_read_ledger
+from decisions.selectors import events as selectors
+
+router = Router(tags=["ledger"])
+READING = access(rule=may_read_ledger)
+
+
+class EventOut(Schema):
+    sequence: int
+    at: datetime
+    kind: str
+    actor: str
+    subject: str
+    details: dict[str, Any]
+    previous: str
+    hash: str
+    content: str
+
+
+def event_shown(event: Event) -> EventOut:
+    return EventOut(
+        sequence=event.sequence,
+        at=event.at,
+        kind=event.kind,
+        actor=event.actor,
+        subject=event.subject,
+        details=event.details,
+        previous=event.previous,
+        hash=event.hash,
+        content=bytes(event.content).decode(),
+    )
+
+
+@router.get("", response=Page[EventOut], summary="Events of the history, the newest first", **READING)
+def list_events(request: HttpRequest, asked: Paging, kind: str = "", actor: str = "", subject: str = "") -> object:
+    """``content`` is the exact text that was hashed: SHA-256 of its UTF-8 gives ``hash``, and ``previous`` is the hash
+    of the event before. ``subject`` may be its beginning."""
+    return page_of(selectors.events(kind=kind, actor=actor, subject=subject), asked, event_shown)
+
+
+@router.get("/{number}", response=EventOut, summary="One event", **READING)
+def read_event(request: HttpRequest, number: Number) -> EventOut:
+    found = Event.objects.filter(pk=number).first()
+    if found is None:
+        raise Http404("there is no such event")
+    return event_shown(found)
