@@ -93,7 +93,7 @@ def compiled(
     refused, settings, notes = compile_for(wanted)
     if reasons or refused:
         raise Uncompilable(reasons + refused)
-    return Compiled(engine, settings, tuple(notes))
+    return Compiled(engine, settings, (*notes, *never_reached(schedule, arguments.max_num_seqs)))
 
 
 @dataclass(frozen=True)
@@ -132,6 +132,11 @@ def steps_below(schedule: Schedule, most: int) -> tuple[Step, ...]:
     """Steps that a batch of at most ``most`` reaches, the last one closed there."""
     reached = [one for one in schedule.steps if one.lo <= most]
     return tuple(Step(one.lo, most if one.hi is None else min(one.hi, most), one.k) for one in reached)
+
+
+def never_reached(schedule: Schedule, most: int) -> list[str]:
+    left_out = [f"{one.lo}x{one.k}" for one in schedule.steps if one.lo > most]
+    return [f"left out, as no batch is larger than {most} (max_num_seqs): {', '.join(left_out)}"] if left_out else []
 
 
 def never_drafts(wanted: Wanted) -> list[str]:

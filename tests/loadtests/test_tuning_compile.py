@@ -199,6 +199,16 @@ def brief(tmp_path: Path) -> str:
     return str(path)
 
 
+@pytest.mark.parametrize("engine", ["vllm", "tensorrt-llm", "sglang"])
+def test_steps_that_no_batch_reaches_are_told(engine: EngineName) -> None:
+    beyond = Schedule.parse(f"1x4-5x2-{ARGUMENTS.max_num_seqs + 1}x1")
+    said = f"left out, as no batch is larger than {ARGUMENTS.max_num_seqs} (max_num_seqs): "
+    notes = compiled(engine, EAGLE3, beyond, arguments=ARGUMENTS).notes
+    assert [one for one in notes if one.startswith("left out")] == [f"{said}{ARGUMENTS.max_num_seqs + 1}x1"]
+    reached = compiled(engine, EAGLE3, Schedule.parse("1x4-5x2"), arguments=ARGUMENTS).notes
+    assert not any(one.startswith("left out") for one in reached)
+
+
 def test_the_command_prints_settings_on_stdout_and_notes_on_stderr(setting: str) -> None:
     asked = ["--engine", "vllm", "--speculative", setting, "--max-num-seqs", "32", "--schedule", "1x8-5x2-17x0"]
     result = run(*asked)
