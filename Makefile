@@ -38,7 +38,7 @@ demo-headless: install install-engine
 test: install
 	$(RUN)/python -m pytest -n auto -m "not engine and not browser"
 
-# The same tests on PostgreSQL and Redis, without the long ones that ask neither: set DATABASE_URL and REDIS_URL.
+# The tests that ask a database or a broker, on PostgreSQL and Redis: set DATABASE_URL and REDIS_URL.
 test-services: install
 	@test -n "$$DATABASE_URL" -a -n "$$REDIS_URL" || { echo "set DATABASE_URL and REDIS_URL"; exit 2; }
 	$(RUN)/python -m pytest -n auto -m "not engine and not browser and not alone"

@@ -22,7 +22,23 @@ property_settings.load_profile("untimed")
 
 PASSWORD = "correct horse battery staple"
 WRITTEN_ONCE = ("decisions_event", "decisions_signingkey", "decisions_checkpoint")
+# What asks no database is the same on every one. Boots and workers of tests/workers may reach one by themselves.
+ASKED_APART = ("tests/loadtests/", "tests/benchmarks/", "tests/decisions/")
+DATABASES = {"db", "transactional_db", "live_server"}
 SHARED_DATA = Path(__file__).resolve().parent.parent.parent / "shared" / "data"
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Before the markers choose."""
+    for item in items:
+        if item.nodeid.startswith(ASKED_APART) and not asks_database(item):
+            item.add_marker("alone")
+
+
+def asks_database(item: pytest.Item) -> bool:
+    services = (item.get_closest_marker(name) for name in ("django_db", "services"))
+    return any(services) or bool(DATABASES & set(getattr(item, "fixturenames", ())))
 
 
 @pytest.fixture(autouse=True)

@@ -14,8 +14,6 @@ from loadtests.traffic.arrivals import generator_for
 from tests.benchmarks.behaviour import PLANTED, Planted, holds, line_of, page, plan_of, powers, summary
 from tests.benchmarks.behaviour_world import WORLDS, biased, one_run, sampled
 
-pytestmark = pytest.mark.alone
-
 MACHINE = {"processor": "a processor", "cores": 2, "python": "3.11", "processor_minutes": 20.0}
 PROMPT = "The old lighthouse keeper wrote the height of the tide in a green book"
 

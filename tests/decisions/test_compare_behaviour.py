@@ -15,7 +15,6 @@ from loadtests.canonical import canonical, digest
 from tests.benchmarks.behaviour_world import DRAFTER, asked, serving
 from tests.decisions.test_compare_command import a_brief, compare, evidence, judged, refused
 
-pytestmark = pytest.mark.alone
 __all__ = ["evidence"]
 
 CASES = ["greedy-parity", "max-tokens"]

@@ -23,8 +23,6 @@ from loadtests.behaviour.result import Finding
 from loadtests.generator.http_answer import BadAnswer
 from loadtests.generator.said import Secrets
 
-pytestmark = pytest.mark.alone
-
 TEXT = "The cold river goes by the old mill, and a red boat waits near the bridge for the evening train."
 
 

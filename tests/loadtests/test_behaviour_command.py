@@ -15,8 +15,6 @@ from loadtests.behaviour.result import read_result
 from loadtests.canonical import digest
 from loadtests.commands.replay import held
 
-pytestmark = pytest.mark.alone
-
 DFLASH = '{"method": "dflash", "num_speculative_tokens": 4}'
 
 

@@ -32,8 +32,6 @@ from loadtests.simulator.model import ClassLength, Drafter, Lengths, Nuisances, 
 from tests.support.faults import FAULTS
 from tests.support.faulty_proxy import FaultyProxy, proxy_before
 
-pytestmark = pytest.mark.alone
-
 MODEL = "simulated"
 SPEED = "1000000"
 # What has to break, by the fault.

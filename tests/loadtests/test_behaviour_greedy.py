@@ -23,8 +23,6 @@ from loadtests.behaviour.greedy import (
     run_power,
 )
 
-pytestmark = pytest.mark.alone
-
 TEN = list(range(100, 110))
 CLEAR = {7: -4.0, 8: -5.0}
 

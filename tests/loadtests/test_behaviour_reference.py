@@ -24,8 +24,6 @@ from loadtests.behaviour.reference import (
     speculative_step,
 )
 
-pytestmark = pytest.mark.alone
-
 WIDTH, LENGTH = 3, 3
 # Chances with zeros, and some so small that a ratio of two overflows.
 weights = st.sampled_from([0.0, 0.0, 5e-324, 1e-300, 1e-17, 0.01, 0.3, 1.0, 1.0, 7.0])

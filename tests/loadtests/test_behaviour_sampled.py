@@ -36,8 +36,6 @@ from loadtests.behaviour.sampled import (
     samples_needed,
 )
 
-pytestmark = pytest.mark.alone
-
 WIDTH = 4
 START = np.array([0.4, 0.3, 0.2, 0.1])
 # What follows each token, and what a drafter thinks follows it.

@@ -33,8 +33,6 @@ from loadtests.simulator.model import Nuisances, changed, speculation_of
 from loadtests.simulator.pace import Pace
 from loadtests.simulator.server import application
 
-pytestmark = pytest.mark.alone
-
 SPEED = 5_000.0
 DFLASH = Speculative(method="dflash", num_speculative_tokens=4)
 # What a service would sample with, so that few prompts tell much.

@@ -22,8 +22,6 @@ from tests.support.exchanges import CHAT, COMPLETIONS, Answer, Document, logprob
 from tests.support.faults import FAULTS, MOVED
 from tests.support.faulty_proxy import HOST, FaultyProxy, events
 
-pytestmark = pytest.mark.alone
-
 SPEED = 5_000.0
 WITH_IDS: dict[str, Any] = {"return_token_ids": True, "stream_options": {"include_usage": True}}
 GREEDY: dict[str, Any] = {"temperature": 0, "max_tokens": 40, "ignore_eos": True}
