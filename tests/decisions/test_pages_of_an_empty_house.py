@@ -132,7 +132,7 @@ class TestWhoReadsTheHistory:
 
 def test_a_broken_chain_is_named(auditor: Account, client: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = ledger.Verified(3, ledger.Broken(4, "its bytes do not give its hash"))
-    monkeypatch.setattr(ledger, "verify", lambda: broken)
+    monkeypatch.setattr(ledger, "verify", lambda *_: broken)
     client.force_login(auditor)
     assert "broken at event 4: its bytes do not give its hash" in client.get("/history/").content.decode()
 

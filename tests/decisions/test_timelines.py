@@ -9,7 +9,7 @@ from django.test import Client
 from django.urls import reverse
 
 from decisions.charts.timeline import MOST_POINTS, MOST_ROWS, Second, engine_over_time
-from decisions.models import Account, BriefRevision, Route
+from decisions.models import Account, BriefRevision, Route, SignatureRequest
 from loadtests.evidence.store import EvidenceStore
 from loadtests.evidence.timeline import Sample, timeline_content, timeline_table
 from loadtests.models import Trial
@@ -109,6 +109,7 @@ def test_a_trial_shows_the_engine_over_time_and_gives_the_file(judged: BriefRevi
 def test_a_held_out_trial_shows_it_after_the_verdict_alone(judged: BriefRevision, pages: Pages) -> None:
     trial = a_trial("held-out")
     assert "At most 7 requests" in pages(trial)[0]
+    SignatureRequest.objects.all().delete()
     judged.verdicts.all().delete()
     page, status, content = pages(trial)
     assert ("Engine over time" in page, "At most 7" in page, status) == (False, False, 404)

@@ -15,7 +15,7 @@ from django.db import DatabaseError, connection
 from django.test import Client
 from django.urls import reverse
 
-from decisions.models import Account, BriefRevision, Event, Route
+from decisions.models import Account, BriefRevision, Event, Route, SignatureRequest
 from decisions.selectors.health import read_basis, read_floor
 from decisions.selectors.pictures import drawn_from_evidence
 from decisions.services import advance_brief as advancing
@@ -434,6 +434,7 @@ def test_the_health_of_measurements_is_said_to_be_out_of_reach(
     address = reverse("brief-health", args=[judged.brief_id, judged.number])
     server.fault = lambda *_: 503
     assert "Where the numbers come from can’t be shown: s3://" in client.get(address).content.decode()
+    SignatureRequest.objects.all().delete()
     judged.verdicts.all().delete()
     page = client.get(address).content.decode()
     assert "The noise floor was measured and can’t be shown: s3://" in page
