@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import datetime
-from tempfile import TemporaryFile
 from typing import Any
 
 from django.http import FileResponse, Http404, HttpRequest, HttpResponse
@@ -17,8 +16,8 @@ from decisions.api.keys import Number, Reason, Source
 from decisions.api.once import Key, once
 from decisions.api.paging import Page, Paging, page_of
 from decisions.api.problems import BadSource
-from decisions.bundle import export_bundle, file_name
 from decisions.models import Account, BriefRevision, Route
+from decisions.pages.bundles import bundle_answer
 from decisions.rules.brief import BadBrief, read_brief
 from decisions.rules.tokens import SUBMIT
 from decisions.rules.who_may import may_read_ledger, may_start, may_write_brief
@@ -329,13 +328,4 @@ def withdraw(request: HttpRequest, brief: Number, number: Number, body: Because,
 )
 def bundle(request: HttpRequest, brief: Number, number: Number) -> FileResponse:
     """It is made anew each time, and verified. Making it may sign a checkpoint of the history, hence no GET."""
-    revision = revision_or_404(brief, number)
-    sink = TemporaryFile()  # noqa: SIM115 - the response closes it
-    try:
-        export_bundle(revision=revision, sink=sink)
-    except Exception:
-        sink.close()
-        raise
-    answer = FileResponse(sink, as_attachment=True, filename=file_name(revision), content_type="application/zip")
-    answer["Cache-Control"] = "private, no-store"
-    return answer
+    return bundle_answer(revision_or_404(brief, number))

@@ -11,6 +11,7 @@ from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 
 from decisions.bundle import export_bundle, file_name
+from decisions.models import BriefRevision
 from decisions.pages.access import posted_from, require
 from decisions.pages.brief_tabs import revision_or_404
 from decisions.rules.who_may import may_read_ledger
@@ -24,14 +25,21 @@ def bundle(request: HttpRequest, brief: int, number: int) -> HttpResponseBase:
     """A part of the history is in it, so whoever may read that may have it. Making it may sign a checkpoint: no GET."""
     require(request, may_read_ledger)
     revision = revision_or_404(brief, number)
+    try:
+        return bundle_answer(revision)
+    except (Refused, NoSigningKey) as refusal:
+        messages.error(request, f"No bundle was made: {refusal}.")
+        return redirect("brief-sign-off", brief, number)
+
+
+def bundle_answer(revision: BriefRevision) -> FileResponse:
+    """For the page and the API. Raises Refused and NoSigningKey."""
     sink = TemporaryFile()  # noqa: SIM115 - the response closes it
     try:
         export_bundle(revision=revision, sink=sink)
-    except (Refused, NoSigningKey) as refusal:
+    except Exception:
         sink.close()
-        messages.error(request, f"No bundle was made: {refusal}.")
-        return redirect("brief-sign-off", brief, number)
-    name = file_name(revision)
-    answer = FileResponse(sink, as_attachment=True, filename=name, content_type="application/zip")
+        raise
+    answer = FileResponse(sink, as_attachment=True, filename=file_name(revision), content_type="application/zip")
     answer["Cache-Control"] = "private, no-store"
     return answer
