@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -57,8 +58,8 @@ class House:
     lost_boot: Boot
 
 
-def build_house(password: str) -> House:
-    people = {name: person(name, password, groups) for name, groups in CAST.items()}
+def support_assistant(owners: Iterable[Account]) -> Route:
+    """The route chat of a service of these owners."""
     service = Service.objects.create(
         slug="support-assistant",
         name="Support assistant",
@@ -66,8 +67,13 @@ def build_house(password: str) -> House:
         target="SmolLM2-135M-Instruct",
         pool="cpu",
     )
-    service.owners.set([people[name] for name in ("owner", "second_owner", "superuser")])
-    route = Route.objects.create(service=service, slug="chat", name="Chat", purpose="Interactive answers")
+    service.owners.set(owners)
+    return Route.objects.create(service=service, slug="chat", name="Chat", purpose="Interactive answers")
+
+
+def build_house(password: str) -> House:
+    people = {name: person(name, password, groups) for name, groups in CAST.items()}
+    route = support_assistant(people[name] for name in ("owner", "second_owner", "superuser"))
     engineer = people["engineer"]
     in_review = written(route, engineer, "Prompt lookup for chat")
     start(in_review, engineer)

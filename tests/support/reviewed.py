@@ -9,7 +9,7 @@ from decisions.models import Account, BriefRevision, Route, Service, SignatureRe
 from decisions.rules.policy import DEFAULT, PRODUCTION
 from decisions.services.open_request import open_request
 from decisions.services.set_policy import set_policy
-from tests.support.house import person, start, written
+from tests.support.house import person, start, support_assistant, written
 from tests.support.play import play
 
 CAST = {
@@ -64,17 +64,9 @@ class Reviewed:
 
 def build_reviewed(password: str) -> Reviewed:
     people = {name: person(name, password, groups) for name, groups in CAST.items()}
-    service = Service.objects.create(
-        slug="support-assistant",
-        name="Support assistant",
-        purpose="Answers customers' questions",
-        target="SmolLM2-135M-Instruct",
-        pool="cpu",
-    )
-    service.owners.set([people[name] for name in OWNERS])
-    route = Route.objects.create(service=service, slug="chat", name="Chat", purpose="Interactive answers")
+    route = support_assistant(people[name] for name in OWNERS)
     revision = written(route, people["engineer"], "Prompt lookup for chat")
     start(revision, people["engineer"])
     # A spread this small leaves no doubt about the verdict, whatever the draw.
     play(revision, spread=0.002)
-    return Reviewed(people, service, route, revision.pk)
+    return Reviewed(people, route.service, route, revision.pk)
