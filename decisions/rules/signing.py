@@ -123,7 +123,7 @@ def why_no_glass(person: Person, asked: Asked, now: datetime) -> str | None:
     return None
 
 
-def glass_words(policy: Policy) -> str:
+def glass_lasts(policy: Policy) -> str:
     return f"{hours(policy.break_glass_hours)} from the signature on"
 
 

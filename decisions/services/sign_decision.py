@@ -16,7 +16,7 @@ from decisions.rules.signing import (
     RELEASING,
     Asked,
     decides,
-    glass_words,
+    glass_lasts,
     signatures_needed,
     why_not_sign,
 )
@@ -68,7 +68,7 @@ def policy_lines(request: SignatureRequest, meaning: str, result: str) -> list[s
         f"Bound: sha256 {request.bound}",
         f"Policy: {request.environment}, version {request.policy_version}; signatures that this takes: {needed}",
     ]
-    return [*lines, f"Ends: {glass_words(request.policy)}"] if meaning == BREAK_GLASS else lines
+    return [*lines, f"Ends: {glass_lasts(request.policy)}"] if meaning == BREAK_GLASS else lines
 
 
 def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> Signature:
