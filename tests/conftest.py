@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
-from django.db import connection
-from django.test import TransactionTestCase
+from django.db import connection, transaction
+from django.test import TransactionTestCase, override_settings
 from hypothesis import settings as property_settings
 
 from decisions.models import Account, Route, Service
@@ -49,6 +49,17 @@ def var_of_its_own(settings: Any, tmp_path: Path) -> None:
     settings.EVIDENCE_COPIES_DIR = tmp_path / "evidence-copies"
     settings.RUNS_DIR = tmp_path / "runs"
     settings.UPLOADS_DIR = settings.FILE_UPLOAD_TEMP_DIR = tmp_path / "uploads"
+
+
+@pytest.fixture(scope="module")
+def module_evidence(
+    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Path]:
+    """Where the evidence of a whole module lies; what is built beside it is rolled back once the module is over."""
+    evidence = tmp_path_factory.mktemp("module") / "evidence"
+    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
+        yield evidence
+        transaction.set_rollback(True)
 
 
 @pytest.fixture(autouse=True)

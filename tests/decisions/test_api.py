@@ -14,8 +14,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.utils import timezone
 
 from decisions.api import api
@@ -44,14 +43,8 @@ REASON = "Another try is needed."
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[House, Path]]:
-    evidence = tmp_path_factory.mktemp("house") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        house = build_house(PASSWORD)
-        yield house, evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[House, Path]:
+    return build_house(PASSWORD), module_evidence
 
 
 @pytest.fixture

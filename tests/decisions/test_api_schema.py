@@ -3,7 +3,6 @@ No answer is a crash, nothing is signed, and nothing changes beyond what the sco
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, cast
 
@@ -12,7 +11,7 @@ import requests
 import schemathesis
 from django.core.cache import cache
 from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from hypothesis import HealthCheck, Phase, given, settings
 
 from decisions.api import api
@@ -51,14 +50,9 @@ KEPT = (
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[House, Path, str]]:
-    evidence = tmp_path_factory.mktemp("house") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        house = build_house(PASSWORD)
-        yield house, evidence, secret_of(house.people["engineer"])
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[House, Path, str]:
+    house = build_house(PASSWORD)
+    return house, module_evidence, secret_of(house.people["engineer"])
 
 
 @pytest.fixture

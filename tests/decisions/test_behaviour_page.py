@@ -5,14 +5,13 @@ from __future__ import annotations
 import html
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, get_args
 
 import pytest
 import yaml
-from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.urls import reverse
 from hypothesis import given
 from hypothesis import strategies as st
@@ -38,13 +37,8 @@ NOTHING_SHOWN = ("unsupported", "not exercised")
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Suites, Path]]:
-    evidence = tmp_path_factory.mktemp("suites") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        yield build_suites(PASSWORD), evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[Suites, Path]:
+    return build_suites(PASSWORD), module_evidence
 
 
 @pytest.fixture

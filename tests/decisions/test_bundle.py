@@ -12,7 +12,7 @@ import subprocess
 import sys
 import zipfile
 from base64 import b64encode
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +22,7 @@ from click.testing import CliRunner
 from django.core.cache import cache
 from django.core.management import CommandError, call_command
 from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.urls import reverse
 from hypothesis import HealthCheck, given
 from hypothesis import settings as property_settings
@@ -62,14 +62,9 @@ _kept: list[Made] = []
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Reviewed, Path]]:
+def built(module_evidence: Path) -> tuple[Reviewed, Path]:
     """Built once; every test's changes are rolled back."""
-    evidence = tmp_path_factory.mktemp("bundles") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        yield build_reviewed(PASSWORD), evidence
-        transaction.set_rollback(True)
+    return build_reviewed(PASSWORD), module_evidence
 
 
 @pytest.fixture

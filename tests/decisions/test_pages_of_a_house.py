@@ -10,8 +10,8 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import connection, transaction
-from django.test import Client, override_settings
+from django.db import connection
+from django.test import Client
 from django.urls import reverse
 
 from decisions.models import BriefRevision, Event, Release, Signature
@@ -25,14 +25,8 @@ LATENCY = re.compile(r"\b\d+(\.\d+)?\s*(ms|s)\b")
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[House, Path]]:
-    evidence = tmp_path_factory.mktemp("house") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        house = build_house(PASSWORD)
-        yield house, evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[House, Path]:
+    return build_house(PASSWORD), module_evidence
 
 
 @pytest.fixture

@@ -6,15 +6,15 @@ It is built once; every test's changes are rolled back.
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import connection, transaction
-from django.test import Client, override_settings
+from django.db import connection
+from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
@@ -40,13 +40,8 @@ Later = Callable[[timedelta], datetime]
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Reviewed, Path]]:
-    evidence = tmp_path_factory.mktemp("reviewed") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        yield build_reviewed(PASSWORD), evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[Reviewed, Path]:
+    return build_reviewed(PASSWORD), module_evidence
 
 
 @pytest.fixture

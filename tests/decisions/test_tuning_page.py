@@ -9,8 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.urls import reverse
 
 from decisions.models import Account, BriefRevision, Route, Service
@@ -90,13 +89,8 @@ def start_a_boot() -> Boot:
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Raced, Path]]:
-    evidence = tmp_path_factory.mktemp("raced") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        yield build(PASSWORD), evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> Iterator[tuple[Raced, Path]]:
+    yield build(PASSWORD), module_evidence
     tuning_trials.kept.clear()
 
 

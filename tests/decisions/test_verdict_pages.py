@@ -9,8 +9,7 @@ from typing import Any
 
 import pytest
 from django.core.cache import cache
-from django.db import transaction
-from django.test import Client, override_settings
+from django.test import Client
 from django.urls import reverse
 
 from decisions.models import BriefRevision
@@ -31,13 +30,8 @@ def forget() -> None:
 
 
 @pytest.fixture(scope="module")
-def built(
-    django_db_setup: None, django_db_blocker: Any, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[tuple[Judged, Path]]:
-    evidence = tmp_path_factory.mktemp("judged") / "evidence"
-    with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
-        yield judged_briefs(PASSWORD), evidence
-        transaction.set_rollback(True)
+def built(module_evidence: Path) -> tuple[Judged, Path]:
+    return judged_briefs(PASSWORD), module_evidence
 
 
 @pytest.fixture
