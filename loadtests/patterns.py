@@ -1,13 +1,16 @@
 """Regular expressions taken apart (the standard library has a parser for it, under no public name), and those of
 others, which are matched in linear time."""
 
-from re import _constants as kinds  # type: ignore[attr-defined]
-from re import _parser as parser  # type: ignore[attr-defined]
+from importlib import import_module
 from typing import Any
 
 import re2
 
 __all__ = ["Linear", "kinds", "parsed"]
+
+# No public names, hence in no stub to count on.
+kinds: Any = import_module("re._constants")
+parser: Any = import_module("re._parser")
 
 
 def parsed(pattern: str, flags: int = 0) -> Any:
