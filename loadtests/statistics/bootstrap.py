@@ -2,6 +2,7 @@
 
 import math
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 import numpy as np
@@ -11,6 +12,7 @@ from loadtests.statistics.quantiles import quantile
 
 Floats = npt.NDArray[np.float64]
 Bools = npt.NDArray[np.bool_]
+Integers = npt.NDArray[np.int64]
 Values = Sequence[float] | Floats | Bools
 
 DRAWS = 400
@@ -53,10 +55,16 @@ def block_bootstrap_means(values: Values, *, block: int | None = None, draws: in
     ends = np.concatenate([[0.0], np.cumsum(found)])
     sums = ends[length:] - ends[:-length]
     blocks = len(found) // length
+    picked = places(draws, blocks, len(sums), seed)
+    return np.asarray(sums[picked].sum(axis=1) / (blocks * length), dtype=np.float64)
+
+
+@lru_cache(maxsize=1)
+def places(draws: int, blocks: int, among: int, seed: int) -> Integers:
+    """Where each draw's blocks begin, shape (draws, blocks); the intervals of one trial share them."""
     # raw PCG64 words are the same on every platform and numpy version
     words = np.random.PCG64(seed).random_raw(draws * blocks)
-    picked = (words % np.uint64(len(sums))).astype(np.int64).reshape(draws, blocks)
-    return np.asarray(sums[picked].sum(axis=1) / (blocks * length), dtype=np.float64)
+    return (words % np.uint64(among)).astype(np.int64).reshape(draws, blocks)
 
 
 def share_interval(counted: Bools, *, confidence: float = CONFIDENCE, seed: int = 0) -> Interval:

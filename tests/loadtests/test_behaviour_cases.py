@@ -586,6 +586,11 @@ def test_an_owner_may_expect(wanted: str, right: Reply, wrong: Reply) -> None:
             "anyOf: [{pattern: '(a)\\1'}]",
             "line 8, cases.0.expect.json_schema: it is no regular expression of RE2",
         ),
+        (
+            "type: object, required: [amount]",
+            "items: {properties: {pattern: {type: object, patternProperties: {'^a': true}}}}",
+            "line 8, cases.0.expect.json_schema: patternProperties isn't checked here",
+        ),
         ("max_tokens: 50", "stream: true", "cases.0: request: stream is set by the suite"),
         ("messages:", "massages:", "give either messages or a prompt"),
         ("serial, cached", "serially, cached", "line 10, cases.0.manners.0"),
@@ -610,6 +615,13 @@ def test_a_document_that_cannot_be_used_says_where(old: str, new: str, said: str
         read_own_cases(OWN.replace(old, new, 1).encode(), "own.yaml")
     assert said in str(caught.value)
     assert str(caught.value).startswith("own.yaml")
+
+
+@pytest.mark.parametrize("named", ["properties", "$defs", "dependentRequired"])
+def test_a_field_may_be_called_as_a_keyword_is(named: str) -> None:
+    value = "[amount]" if named == "dependentRequired" else "{type: string}"
+    text = OWN.replace("type: object, required", f"{named}: {{pattern: {value}, patternProperties: {value}}}, required")
+    assert len(read_own_cases(text.encode(), "own.yaml").cases) == 1
 
 
 @pytest.mark.parametrize("expected", ["regex: '([a-z]+)+!'", "json_schema: {type: string, pattern: '^([a-z]+)+!$'}"])
