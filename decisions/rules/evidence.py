@@ -118,6 +118,12 @@ def columns_of(table: pa.Table) -> dict[str, Array]:
 def window_and_warm_up(columns: Mapping[str, Array]) -> tuple[dict[str, Array], dict[str, Array]]:
     """The columns of the requests in the window, and of those in the level's warm-up."""
     warm = columns["warm_up"]
+    first = int(warm.sum())
+    if warm[:first].all():  # As a trial is planned: nothing needs to be copied.
+        return (
+            {name: one[first:] for name, one in columns.items()},
+            {name: one[:first] for name, one in columns.items()},
+        )
     return ({name: one[~warm] for name, one in columns.items()}, {name: one[warm] for name, one in columns.items()})
 
 
@@ -138,12 +144,14 @@ def array_of(column: pa.ChunkedArray) -> Array:
 
 
 def digests_of(column: pa.ChunkedArray) -> Array:
-    """As bytes of one width, a million of which take a tenth of the time and half the memory of texts."""
-    texts = pc.fill_null(column, "").combine_chunks().cast(pa.binary())
+    """As bytes of one width, where they lie: as texts a million of them would take most of the reading."""
+    texts = pc.fill_null(column, "").combine_chunks()
     widths = pc.min_max(pc.binary_length(texts)).as_py()
     if not widths["min"] or widths["min"] != widths["max"]:
-        return np.array(texts.to_pylist(), dtype=np.bytes_)
-    return np.frombuffer(texts.cast(pa.binary(widths["min"])).buffers()[1], dtype=f"S{widths['min']}")[: len(texts)]
+        return np.array(texts.cast(pa.binary()).to_pylist(), dtype=np.bytes_)
+    _, offsets, content = texts.buffers()
+    start = int(np.frombuffer(offsets, dtype=np.int32)[texts.offset])
+    return np.frombuffer(content, dtype=f"S{widths['min']}", count=len(texts), offset=start)
 
 
 def objects(values: list[Any]) -> Array:

@@ -9,12 +9,13 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from decisions.rules.brief import Brief
-from decisions.rules.evidence import MISSING, TrialEvidence, columns_of, within
+from decisions.rules.evidence import MISSING, TrialEvidence, columns_of, digests_of, window_and_warm_up, within
 from decisions.rules.nomination import nominate
 from decisions.rules.states import approval_refusal
 from decisions.rules.validity import shared_requests
@@ -680,6 +681,23 @@ def test_columns_come_from_the_records_file() -> None:
     assert columns["row"].dtype == np.int64
     trial = replace(a_trial(BRIEF, "held-out", 0, "baseline", "peak", 1.0, 0), columns=columns)
     assert within(trial, BRIEF).tolist() == [True, False]
+
+
+@given(st.lists(st.lists(st.none() | st.sampled_from(["", "a", "b", "é"]), max_size=5)), st.integers(0, 3))
+def test_digests_are_the_bytes_of_what_a_file_holds(chunks: list[list[str | None]], without: int) -> None:
+    """However the column is laid out, and whatever it was filled with: of one width as a rule."""
+    column = pa.chunked_array([pa.array(one, pa.string()) for one in chunks], pa.string()).slice(without)
+    assert digests_of(column).tolist() == [(one or "").encode() for one in column.to_pylist()]
+
+
+@given(st.lists(st.booleans(), max_size=8))
+def test_the_window_is_what_is_no_warm_up(warm: list[bool]) -> None:
+    """As a rule the warm-up comes first in a file."""
+    for one in (warm, sorted(warm, reverse=True)):
+        columns = {"row": np.arange(len(one)), "warm_up": np.array(one, dtype=bool)}
+        window, before = window_and_warm_up(columns)
+        assert window["row"].tolist() == [place for place, told in enumerate(one) if not told]
+        assert before["row"].tolist() == [place for place, told in enumerate(one) if told]
 
 
 def tuning(brief: Brief, speeds: dict[str, float], rounds: int = 2) -> list[TrialEvidence]:
