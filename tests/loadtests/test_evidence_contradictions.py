@@ -15,10 +15,11 @@ from hypothesis import strategies as st
 
 from config.cli import main
 from loadtests.canonical import canonical, digest
-from loadtests.evidence.contradictions import check_told
+from loadtests.evidence.contradictions import check_told, too_late
 from loadtests.evidence.directories import KeptTrial, UnusableEvidence, boots_in, kept_trial
 from loadtests.evidence.manifest import named
 from loadtests.evidence.plans import BadPlan, read_plan
+from loadtests.evidence.record_columns import records_in as columns_in
 from loadtests.evidence.records import RequestRecord, read_records, records_content, records_of, records_table
 from loadtests.traffic.levels import Level
 from loadtests.traffic.planned import PlannedRequest, plan_content, plan_document
@@ -409,6 +410,18 @@ def test_a_timer_may_fire_a_little_too_early(early_ns: int, refused: bool, trial
         assert "timed_out, and ended_ns" in said(trial)
     else:
         check(trial)
+
+
+@pytest.mark.parametrize(("late_s", "refused"), [(0.0, True), (2.9, True), (3.1, False)])
+def test_a_client_that_sends_late_closes_late_too(late_s: float, refused: bool, trial: Path) -> None:
+    """It hears four seconds after the drain what came before it: three of its own lag, and one that any client may."""
+    manifest, records, end = manifest_in(trial), records_in(trial), 66 * S
+    *others, last = [one for one in records if one.status == "completed"]
+    ended = replace(last, last_token_ns=end + 4 * S, ended_ns=end + 4 * S)
+    late = replace(others[0], sent_ns=(others[0].due_ns or 0) + round(late_s * S))
+    table = records_table([{last.request_id: ended, late.request_id: late}.get(one.request_id, one) for one in records])
+    found = list(too_late(columns_in(table), Level.model_validate(manifest["level"])))
+    assert any(one.wrong.any() for one in found) is refused
 
 
 @pytest.mark.parametrize(("details", "refused"), [({}, True), ({"base_url": "http://gpu.example:8000"}, False)])
