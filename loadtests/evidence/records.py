@@ -167,8 +167,9 @@ def read_records(source: bytes | Path, columns: Sequence[str] | None = None) -> 
     content = source if isinstance(source, bytes) else source.read_bytes()
     try:
         file = pq.ParquetFile(BytesIO(content))
-        check_schema(file.schema_arrow)
-        known = None if columns is None else [one for one in columns if one in file.schema_arrow.names]
+        schema = file.schema_arrow
+        check_schema(schema)
+        known = None if columns is None else [one for one in columns if one in schema.names]
         table = file.read(columns=known)
         if version_of(table.schema) == VERSION:
             return table

@@ -84,7 +84,7 @@ def requests_of(family: str, number: int, purpose: Purpose, pair: int) -> Reques
     columns = {
         "row": np.array([one.row for one in asked]),
         "class": objects([one.class_ for one in asked]),
-        "prompt_sha256": objects([one.prompt_sha256 for one in readings]),
+        "prompt_sha256": np.array([one.prompt_sha256 for one in readings], dtype=np.bytes_),
         "prompt_tokens": prompt,
         "planned_ns": planned_ns,
         "due_ns": planned_ns,

@@ -10,7 +10,7 @@ import numpy as np
 import pyarrow as pa
 
 from decisions.rules.brief import Brief, parse_brief
-from decisions.rules.evidence import COLUMNS, MISSING, Array, Purpose, TrialEvidence, objects
+from decisions.rules.evidence import COLUMNS, DIGESTS, MISSING, Array, Purpose, TrialEvidence, objects
 from loadtests.configurations import Speculative
 from loadtests.evidence.records import ATTRIBUTES, SCHEMA, RequestRecord
 from loadtests.simulator import Boot, EngineModel, SimulatedTrial, preset
@@ -264,7 +264,8 @@ def trial(spread: float, place: Place, drafter: Drafter | None) -> tuple[TrialEv
 
 def columns_from(records: Sequence[RequestRecord]) -> dict[str, Array]:
     """What ``columns_of`` gives of the records' table for the rules, without the table."""
-    return {name: column_of(list(map(attrgetter(attribute), records)), kind) for name, attribute, kind in READ}
+    columns = {name: column_of(list(map(attrgetter(attribute), records)), kind) for name, attribute, kind in READ}
+    return columns | {DIGESTS: columns[DIGESTS].astype(np.bytes_)}
 
 
 def column_of(values: list[Any], kind: pa.DataType) -> Array:

@@ -90,7 +90,7 @@ def requests(
     return {
         "row": np.arange(REQUESTS) + 1000 * pair,
         "class": classes,
-        "prompt_sha256": np.array([f"{pair}-{level}-{row}" for row in range(REQUESTS)], dtype=object),
+        "prompt_sha256": np.array([f"{pair}-{level}-{row}" for row in range(REQUESTS)], dtype=np.bytes_),
         "planned_ns": planned,
         "sent_ns": planned + S // 1000,
         "first_token_ns": planned + np.round(0.2 * alone * S).astype(np.int64),
