@@ -26,7 +26,7 @@ from loadtests.behaviour.result import Difference, Finding, State
 from loadtests.behaviour.sampled import PromptSamples, SampledParity, Shift, as_samples, sampled_parity
 
 # Tokens of a continuation: more where drafts are likelier, for only those with drafts tell anything.
-CONTINUED, REPEATED = 10, 28
+CONTINUED, REPEATED = 10, 40
 # More than two may tie, in bfloat16 often; a token that isn't listed can't be judged.
 LISTED = 5
 # Tokens 2 to 6 are compared: the first is the prefill's own.
