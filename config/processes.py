@@ -1,4 +1,4 @@
-"""The processes of an installation on one machine: web, control worker, import worker and engine worker."""
+"""The processes of an installation on one machine: web, and the workers for control, imports, messages and engines."""
 
 from __future__ import annotations
 
@@ -44,6 +44,8 @@ def commands(port: int, pool: str) -> dict[str, list[str]]:
         "control": [*celery, *quiet, "-B", "-Q", "control", "-c", "1", "-n", "control@%h"],
         # Beside what puts things right, never before it.
         "imports": [*celery, *quiet, "-Q", "imports", "-c", "1", "--pool", "solo", "-n", "imports@%h"],
+        # A receiver that doesn't answer keeps nothing else waiting.
+        "messages": [*celery, *quiet, "-Q", "messages", "-c", "1", "--pool", "solo", "-n", "messages@%h"],
         "engine": [*celery, *quiet, "-Q", f"engine.{pool}", "-c", "1", "--pool", "solo", "-n", f"engine-{pool}@%h"],
     }
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import plotly
 from csp.constants import NONE, SELF
+from django.core.exceptions import ImproperlyConfigured
 from django.core.management.utils import get_random_secret_key
 from environs import Env
 
@@ -36,6 +37,10 @@ ENGINE_PYTHON = Path(env.str("DRAFTPROOF_ENGINE_PYTHON", str(BASE_DIR / ".venv-e
 # Engines that others start: the table that says where, and the hosts that it may name.
 REMOTE_ENGINES = env.path("DRAFTPROOF_REMOTE_ENGINES", None)
 REMOTE_HOSTS: list[str] = env.list("DRAFTPROOF_REMOTE_HOSTS", [])
+# Hosts that messages may be posted to, and addresses or networks within the house that their names may lead to.
+NOTIFY_HOSTS: list[str] = env.list("DRAFTPROOF_NOTIFY_HOSTS", [])
+# Where people reach the site: mails and posted messages link there.
+SITE_URL = env.str("DRAFTPROOF_SITE_URL", "http://127.0.0.1:8000").rstrip("/")
 # The table names the variables that hold keys; whoever needs one is handed this way to read it.
 READ_VARIABLE = os.environ.get
 # Seconds of a simulated engine's clock per second.
@@ -75,6 +80,7 @@ EMAIL_URL = env.str("EMAIL_URL", "")
 if EMAIL_URL:
     globals().update(env.dj_email_url("EMAIL_URL"))
 DEFAULT_FROM_EMAIL = env.str("DRAFTPROOF_MAIL_FROM", "draftproof@localhost")
+EMAIL_TIMEOUT = 10
 
 INSTALLED_APPS = [
     "django.contrib.auth",
@@ -86,6 +92,12 @@ INSTALLED_APPS = [
     "django.contrib.humanize",
     "csp",
     "django_htmx",
+    "allauth",
+    "allauth.account",
+    "allauth.mfa",
+    "allauth.socialaccount",
+    "allauth.socialaccount.providers.openid_connect",
+    "allauth.usersessions",
     "config",
     "loadtests",
     "decisions",
@@ -104,6 +116,8 @@ MIDDLEWARE = [
     "django.contrib.messages.middleware.MessageMiddleware",
     "django.middleware.clickjacking.XFrameOptionsMiddleware",
     "django_htmx.middleware.HtmxMiddleware",
+    "allauth.account.middleware.AccountMiddleware",
+    "decisions.pages.seen.Seen",
     "decisions.pages.evidence_away.EvidenceAway",
 ]
 
@@ -129,6 +143,7 @@ TEMPLATES = [
 
 def database() -> dict[str, Any]:
     if not env.str("DATABASE_URL", ""):
+        synced = "OFF" if TESTING else "FULL"
         return {
             "ENGINE": "django.db.backends.sqlite3",
             "NAME": VAR / "draftproof.sqlite3",
@@ -136,7 +151,7 @@ def database() -> dict[str, Any]:
                 # Writers queue at BEGIN instead of failing when they upgrade from a read.
                 "transaction_mode": "IMMEDIATE",
                 "timeout": 30,
-                "init_command": "PRAGMA journal_mode=WAL; PRAGMA synchronous=FULL; PRAGMA foreign_keys=ON;",
+                "init_command": f"PRAGMA journal_mode=WAL; PRAGMA synchronous={synced}; PRAGMA foreign_keys=ON;",
             },
             # A database file of its own: the in-memory default can't be shared between threads under WAL.
             "TEST": {"NAME": VAR / "test.sqlite3"},
@@ -156,6 +171,78 @@ AUTH_PASSWORD_VALIDATORS = [
 ]
 if TESTING:
     PASSWORD_HASHERS = ["django.contrib.auth.hashers.MD5PasswordHasher"]
+
+# Signing in (docs/accounts.md). Accounts are made by operators: nobody signs up, and no mail is confirmed.
+AUTHENTICATION_BACKENDS = ["allauth.account.auth_backends.AuthenticationBackend"]
+ACCOUNT_ADAPTER = "decisions.pages.adapters.Accounts"
+ACCOUNT_LOGIN_METHODS = {"username"}
+ACCOUNT_SIGNUP_FIELDS = ["username*", "password1*"]
+ACCOUNT_EMAIL_VERIFICATION = "none"
+ACCOUNT_SESSION_REMEMBER = True
+ACCOUNT_RATE_LIMITS = {"login": "30/m/ip", "login_failed": "10/m/ip,5/5m/key"}
+# Proxies of ours before this one: an address in X-Forwarded-For is believed from so many of them.
+ALLAUTH_TRUSTED_PROXY_COUNT = env.int("DRAFTPROOF_TRUSTED_PROXIES", 0)
+MFA_ADAPTER = "decisions.pages.adapters.SecondFactors"
+MFA_SUPPORTED_TYPES = ["totp", "recovery_codes", "webauthn"]
+MFA_PASSKEY_LOGIN_ENABLED = True
+# A passkey always asks for its PIN, a finger or a face: it is two factors by itself.
+MFA_WEBAUTHN_USER_VERIFICATION = "required"
+MFA_TOTP_ISSUER = "Draftproof"
+# One period of 30 s to each side: telephones' clocks differ.
+MFA_TOTP_TOLERANCE = 1
+USERSESSIONS_TRACK_ACTIVITY = True
+
+# Single sign-on by OpenID Connect, where an issuer is named.
+SINGLE_SIGN_ON_ISSUER = env.str("DRAFTPROOF_OIDC_ISSUER", "")
+SINGLE_SIGN_ON_CLIENT = env.str("DRAFTPROOF_OIDC_CLIENT", "")
+SINGLE_SIGN_ON_SECRET = env.str("DRAFTPROOF_OIDC_SECRET", "")
+SINGLE_SIGN_ON_NAME = env.str("DRAFTPROOF_OIDC_NAME", "single sign-on")
+SOCIALACCOUNT_ADAPTER = "decisions.pages.adapters.SingleSignOn"
+SOCIALACCOUNT_STORE_TOKENS = False
+# A link and no form: a form may lead to this site alone. It begins a sign-in and changes nothing.
+SOCIALACCOUNT_LOGIN_ON_GET = True
+
+
+def single_sign_on() -> dict[str, Any]:
+    if not SINGLE_SIGN_ON_ISSUER:
+        return {}
+    if not SINGLE_SIGN_ON_CLIENT:
+        raise ImproperlyConfigured(
+            "DRAFTPROOF_OIDC_ISSUER is set: set DRAFTPROOF_OIDC_CLIENT as well, as it is known there"
+        )
+    app = {
+        "provider_id": "sso",
+        "name": SINGLE_SIGN_ON_NAME,
+        "client_id": SINGLE_SIGN_ON_CLIENT,
+        "secret": SINGLE_SIGN_ON_SECRET,
+        # What the id token says suffices.
+        "settings": {"server_url": SINGLE_SIGN_ON_ISSUER, "fetch_userinfo": False, "oauth_pkce_enabled": True},
+    }
+    return {"openid_connect": {"APPS": [app]}}
+
+
+SOCIALACCOUNT_PROVIDERS = single_sign_on()
+
+
+def shared_cache() -> dict[str, Any]:
+    """Counts failed tries and used codes, so every process has to see the same one."""
+    if TESTING:
+        return {"BACKEND": "django.core.cache.backends.locmem.LocMemCache"}
+    if REDIS_URL:
+        return {"BACKEND": "django.core.cache.backends.redis.RedisCache", "LOCATION": REDIS_URL, "KEY_PREFIX": "cache"}
+    # As many entries as nobody makes in the minutes that they last: room is made by forgetting some.
+    options = {"MAX_ENTRIES": 100_000}
+    return {"BACKEND": "django.core.cache.backends.db.DatabaseCache", "LOCATION": "cache", "OPTIONS": options}
+
+
+REDIS_URL = env.str("REDIS_URL", "")
+# All on this machine: a receiver beside it may be spoken to in plain HTTP.
+EMBEDDED = not REDIS_URL and not env.str("DATABASE_URL", "")
+CACHES = {
+    "default": shared_cache(),
+    # What each process counts by itself: how often a token asks.
+    "process": {"BACKEND": "django.core.cache.backends.locmem.LocMemCache", "LOCATION": "process"},
+}
 
 LANGUAGE_CODE = "en"
 TIME_ZONE = "UTC"
@@ -211,7 +298,6 @@ REDACT_WITH = env.str("DRAFTPROOF_REDACT", "")
 # Days for which the text of traffic of no service is kept: nobody sets a retention for it. 0 keeps it.
 RETENTION_DAYS = env.int("DRAFTPROOF_RETENTION_DAYS", 30)
 
-REDIS_URL = env.str("REDIS_URL", "")
 BROKER_DIR = VAR / "broker"
 
 
@@ -243,7 +329,10 @@ CELERY_BEAT_SCHEDULE = {
     "advance": {"task": "decisions.advance_briefs", "schedule": 3.0, "options": {"expires": 3}},
     "sweep": {"task": "workers.sweep", "schedule": 1800.0, "options": {"expires": 1800}},
     "expiries": {"task": "decisions.record_expiries", "schedule": 60.0, "options": {"expires": 60}},
+    "verify": {"task": "decisions.verify_chain", "schedule": 60.0, "options": {"expires": 60}},
     "checkpoint": {"task": "decisions.checkpoint_ledger", "schedule": 3600.0, "options": {"expires": 3600}},
+    "messages": {"task": "decisions.request_sending", "schedule": 5.0, "options": {"expires": 5}},
+    "tidy": {"task": "decisions.tidy", "schedule": 3600.0, "options": {"expires": 3600}},
     "retention": {"task": "decisions.delete_expired_text", "schedule": 3600.0, "options": {"expires": 3600}},
 }
 

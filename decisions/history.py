@@ -81,6 +81,16 @@ def verify_history(given: Sequence[Stated] = ()) -> History:
     )
 
 
+def checkpoint_faults(events: int, *, after: int) -> list[str]:
+    """What is wrong with the keys, and with the checkpoints that were kept later than the one of the key ``after``, in
+    a ledger whose chain of so many events was walked already."""
+    kept = list(Checkpoint.objects.filter(pk__gt=after).order_by("size", "pk"))
+    own, unread = kept_ones(kept)
+    there = Event.objects.filter(sequence__in={one.size for one in own}).values_list("sequence", "hash")
+    hashes: dict[int, str | None] = {one.size: None for one in own} | dict(there)
+    return [*unread, *faults(kept, own, (), hashes, events)]
+
+
 def kept_ones(kept: list[Checkpoint]) -> tuple[list[Stated], list[str]]:
     """(what they say, what is wrong with those that say nothing)"""
     own, unread = [], []
@@ -146,7 +156,8 @@ def faults_of(one: Stated, keys: Mapping[str, SigningKey], found: str | None, ev
 
 def key_faults(keys: Mapping[str, SigningKey]) -> Iterator[str]:
     """The keys are those that the ledger names, and each follows the one before it."""
-    events = Event.objects.filter(kind__in=KEY_EVENTS).order_by("sequence")
+    # Sorted here: asked for in order, SQLite reads the whole ledger to find these few.
+    events = sorted(Event.objects.filter(kind__in=KEY_EVENTS).order_by(), key=lambda one: one.sequence)
     if [one.details["key"] for one in events] != list(keys):
         yield "the signing keys: they aren't those that the ledger names"
     before: Key | None = None

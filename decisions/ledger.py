@@ -10,7 +10,9 @@ from datetime import UTC, datetime
 from django.db import connection, transaction
 from django.utils import timezone
 
+from decisions import outbox
 from decisions.models import Event
+from decisions.selectors.places import place_of
 from loadtests.canonical import canonical, digest
 
 SCHEMA = "draftproof.event/1"
@@ -22,13 +24,15 @@ LOCK = 0x6472_6166
 
 
 def append(kind: str, *, subject: str, actor: str, details: dict[str, object]) -> Event:
-    """Adds one event in the caller's transaction, so that an act and its event stand or fall together."""
+    """Adds one event, and what people are told of it, in the caller's transaction: an act and its event stand or fall
+    together."""
     if not connection.in_atomic_block:
         raise transaction.TransactionManagementError("a ledger event is written in the transaction of its act")
     serialise_writers()
     last = Event.objects.order_by("-sequence").values_list("sequence", "hash").first()
     sequence, previous = (last[0] + 1, last[1]) if last else (1, GENESIS)
     at = timezone.now()
+    place = place_of(subject, details)
     content = canonical(
         {
             "schema": SCHEMA,
@@ -38,10 +42,12 @@ def append(kind: str, *, subject: str, actor: str, details: dict[str, object]) -
             "kind": kind,
             "actor": actor,
             "subject": subject,
+            # Rows change, names are given anew: where an event belonged is copied into it.
+            **{name: slug for name, slug in place._asdict().items() if slug},
             "details": details,
         }
     )
-    return Event.objects.create(
+    event = Event.objects.create(
         sequence=sequence,
         kind=kind,
         actor=actor,
@@ -50,7 +56,11 @@ def append(kind: str, *, subject: str, actor: str, details: dict[str, object]) -
         content=content,
         previous=previous,
         hash=digest(content),
+        service=place.service,
+        route=place.route,
     )
+    outbox.put(event, details)
+    return event
 
 
 def timestamp(at: datetime) -> str:
@@ -110,6 +120,8 @@ def fault_of(event: Event, *, expected_sequence: int, expected_previous: str) ->
         "kind": event.kind,
         "actor": event.actor,
         "subject": event.subject,
+        # Events from before the place was written into the bytes have it in the columns alone.
+        **{name: getattr(event, name) for name in ("service", "route") if name in stated},
     }
     differing = [name for name, value in columns.items() if stated.get(name) != value]
     return f"its columns {', '.join(differing)} differ from its bytes" if differing else None

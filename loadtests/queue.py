@@ -15,10 +15,7 @@ def request_boot(pool: str) -> None:
 
 
 def send_boot(pool: str) -> None:
-    try:
-        current_app.send_task("workers.run_next_boot", args=[pool], queue=f"engine.{pool}", expires=30)
-    except (OperationalError, OSError) as error:
-        logger.warning("the broker can't be reached (%s): the reconciler will send boots of pool %s again", error, pool)
+    send("workers.run_next_boot", pool, queue=f"engine.{pool}", what=f"boots of pool {pool}")
 
 
 def request_import() -> None:
@@ -27,7 +24,11 @@ def request_import() -> None:
 
 def send_import() -> None:
     """The next import that waits; a duplicate does no harm."""
+    send("workers.run_import", queue="imports", what="the imports")
+
+
+def send(task: str, *args: object, queue: str, what: str) -> None:
     try:
-        current_app.send_task("workers.run_import", queue="imports", expires=30)
+        current_app.send_task(task, args=list(args), queue=queue, expires=30)
     except (OperationalError, OSError) as error:
-        logger.warning("the broker can't be reached (%s): the reconciler will send the imports again", error)
+        logger.warning("the broker can't be reached (%s): the reconciler will send %s again", error, what)

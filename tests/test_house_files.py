@@ -46,6 +46,7 @@ def test_the_services_are_the_ones_the_readme_names() -> None:
         "web": [],
         "worker": [],
         "importer": [],
+        "messenger": [],
         "engine-cpu": [],
         "engine-gpu": ["accelerator"],
     }

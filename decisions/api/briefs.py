@@ -16,7 +16,7 @@ from decisions.api.keys import Number, Reason, Source
 from decisions.api.once import Key, once
 from decisions.api.paging import Page, Paging, page_of
 from decisions.api.problems import BadSource
-from decisions.models import Account, BriefRevision, Route
+from decisions.models import BriefRevision, Route
 from decisions.pages.bundles import bundle_answer
 from decisions.rules.brief import BadBrief, read_brief
 from decisions.rules.tokens import SUBMIT
@@ -267,19 +267,15 @@ def edit(request: HttpRequest, brief: Number, number: Number, body: NewBrief) ->
     return revision_shown(revision_or_404(brief, number))
 
 
-def plain(service: Callable[..., Any]) -> Callable[..., Any]:
-    def act(*, revision: BriefRevision, by: Account, reason: str) -> Any:
-        return service(revision=revision, by=by)
-
-    return act
-
-
 def acted(
-    request: HttpRequest, revision: BriefRevision, service: Callable[..., Any], body: Because, key: str | None
+    request: HttpRequest, brief: int, number: int, key: str | None, service: Callable[..., Any], **more: str
 ) -> HttpResponse:
+    """Answers with the revision that the act was done on, or made."""
+    revision = revision_or_404(brief, number)
+
     def act() -> RevisionOut:
         with problems_in(revision.source):
-            made = service(revision=revision, by=account_of(request), reason=body.reason.strip())
+            made = service(revision=revision, by=account_of(request), **more)
         number = made.number if isinstance(made, BriefRevision) else revision.number
         return revision_shown(revision_or_404(revision.brief_id, number))
 
@@ -289,35 +285,35 @@ def acted(
 @router.post(REVISION + "/freeze", response=RevisionOut, summary="Store its bytes and digest", **WRITING)
 def freeze(request: HttpRequest, brief: Number, number: Number, key: Key = None) -> HttpResponse:
     """From here on a change is a new revision."""
-    return acted(request, revision_or_404(brief, number), plain(freeze_brief), Because(), key)
+    return acted(request, brief, number, key, freeze_brief)
 
 
 @router.post(REVISION + "/start", response=RevisionOut, summary="Start its stages", **STARTING)
 def start(request: HttpRequest, brief: Number, number: Number, key: Key = None) -> HttpResponse:
     """They follow each other by themselves until the verdict waits."""
-    return acted(request, revision_or_404(brief, number), plain(start_brief), Because(), key)
+    return acted(request, brief, number, key, start_brief)
 
 
 @router.post(REVISION + "/resume", response=RevisionOut, summary="Go on after a stop", **STARTING)
 def resume(request: HttpRequest, brief: Number, number: Number, key: Key = None) -> HttpResponse:
-    return acted(request, revision_or_404(brief, number), plain(resume_brief), Because(), key)
+    return acted(request, brief, number, key, resume_brief)
 
 
 @router.post(REVISION + "/revise", response=RevisionOut, summary="Begin the next revision with its words", **WRITING)
 def revise(request: HttpRequest, brief: Number, number: Number, key: Key = None) -> HttpResponse:
     """Answers with the new draft."""
-    return acted(request, revision_or_404(brief, number), plain(revise_brief), Because(), key)
+    return acted(request, brief, number, key, revise_brief)
 
 
 @router.post(REVISION + "/cancel", response=RevisionOut, summary="End what runs for it", **STARTING)
 def cancel(request: HttpRequest, brief: Number, number: Number, body: Because, key: Key = None) -> HttpResponse:
     """Its evidence stays, its verdict will never come."""
-    return acted(request, revision_or_404(brief, number), cancel_brief, body, key)
+    return acted(request, brief, number, key, cancel_brief, reason=body.reason.strip())
 
 
 @router.post(REVISION + "/withdraw", response=RevisionOut, summary="Take it back before it is decided on", **WRITING)
 def withdraw(request: HttpRequest, brief: Number, number: Number, body: Because, key: Key = None) -> HttpResponse:
-    return acted(request, revision_or_404(brief, number), withdraw_brief, body, key)
+    return acted(request, brief, number, key, withdraw_brief, reason=body.reason.strip())
 
 
 @router.post(

@@ -10,6 +10,7 @@ from decisions.api.auth import access
 from decisions.api.keys import Number
 from decisions.api.paging import Page, Paging, page_of
 from decisions.models import Event
+from decisions.rules.history import Filter
 from decisions.rules.who_may import may_read_ledger
 from decisions.selectors import events as selectors
 
@@ -23,6 +24,8 @@ class EventOut(Schema):
     kind: str
     actor: str
     subject: str
+    service: str | None
+    route: str | None
     details: dict[str, Any]
     previous: str
     hash: str
@@ -36,6 +39,8 @@ def event_shown(event: Event) -> EventOut:
         kind=event.kind,
         actor=event.actor,
         subject=event.subject,
+        service=event.service,
+        route=event.route,
         details=event.details,
         previous=event.previous,
         hash=event.hash,
@@ -44,10 +49,19 @@ def event_shown(event: Event) -> EventOut:
 
 
 @router.get("", response=Page[EventOut], summary="Events of the history, the newest first", **READING)
-def list_events(request: HttpRequest, asked: Paging, kind: str = "", actor: str = "", subject: str = "") -> object:
+def list_events(
+    request: HttpRequest,
+    asked: Paging,
+    kind: str = "",
+    actor: str = "",
+    subject: str = "",
+    service: str = "",
+    route: str = "",
+) -> object:
     """``content`` is the exact text that was hashed: SHA-256 of its UTF-8 gives ``hash``, and ``previous`` is the hash
     of the event before. ``subject`` may be its beginning."""
-    return page_of(selectors.events(kind=kind, actor=actor, subject=subject), asked, event_shown)
+    wanted = Filter(kind=kind, actor=actor, subject=subject, service=service, route=route)
+    return page_of(selectors.events(wanted), asked, event_shown)
 
 
 @router.get("/{number}", response=EventOut, summary="One event", **READING)

@@ -40,6 +40,10 @@ class Problem(Schema):
     errors: list[FieldProblem] = []
 
 
+class FailedTooOften(Throttled):
+    """From one address came too many requests without a valid token."""
+
+
 class BadSource(Exception):
     """A brief that can't be used, with its words."""
 
@@ -92,7 +96,8 @@ def of_http(error: HttpError) -> HttpResponse:
 
 def of_throttle(error: Throttled) -> HttpResponse:
     wait = str(max(1, round(error.wait or 1)))
-    return problem(429, f"too many requests with this token: ask again in {wait} s", headers={"Retry-After": wait})
+    what = "without a valid token from this address" if isinstance(error, FailedTooOften) else "with this token"
+    return problem(429, f"too many requests {what}: ask again in {wait} s", headers={"Retry-After": wait})
 
 
 def of_evidence(error: EvidenceMissing | EvidenceDamaged) -> HttpResponse:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import json
-import os
 import stat
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from tempfile import NamedTemporaryFile
 from urllib.parse import urlsplit
 
 import click
+
+from loadtests.evidence.store import make_directory, write_durably
 
 ReadVariable = Callable[[str], str | None]
 URL_VARIABLE, TOKEN_VARIABLE = "DRAFTPROOF_URL", "DRAFTPROOF_TOKEN"
@@ -65,16 +65,8 @@ def kept_in(path: Path) -> Credentials:
 
 def keep(kept: Credentials, path: Path) -> None:
     """Nobody else can read the file at any moment, and nobody reads half of it."""
-    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    # Made with mode 0600.
-    with NamedTemporaryFile("w", dir=path.parent, delete=False, encoding="utf-8") as draft:
-        try:
-            json.dump({"url": kept.url, "token": kept.token}, draft)
-            draft.flush()
-            os.replace(draft.name, path)
-        except BaseException:
-            os.unlink(draft.name)
-            raise
+    make_directory(path.parent, 0o700)
+    write_durably(path, json.dumps({"url": kept.url, "token": kept.token}).encode(), 0o600)
 
 
 def checked_url(text: str) -> str:

@@ -2,10 +2,16 @@ from decisions.models.account import Account
 from decisions.models.api_token import AnsweredPost, ApiToken
 from decisions.models.behaviour_result import BehaviourResult
 from decisions.models.brief import Brief, BriefCampaign, BriefRevision
+from decisions.models.chain_check import ChainCheck
 from decisions.models.checkpoint import Checkpoint
 from decisions.models.demonstration import Demonstration
+from decisions.models.endpoint import Endpoint
 from decisions.models.event import Event
+from decisions.models.feed_token import FeedToken
+from decisions.models.fresh_sign_in import FreshSignIn
 from decisions.models.imported_trial import ImportedTrial
+from decisions.models.mail_switch import MailSwitch
+from decisions.models.message import Message
 from decisions.models.policy import SigningPolicy
 from decisions.models.release import Release
 from decisions.models.review_comment import ReviewComment
@@ -25,10 +31,16 @@ __all__ = [
     "Brief",
     "BriefCampaign",
     "BriefRevision",
+    "ChainCheck",
     "Checkpoint",
     "Demonstration",
+    "Endpoint",
     "Event",
+    "FeedToken",
+    "FreshSignIn",
     "ImportedTrial",
+    "MailSwitch",
+    "Message",
     "Release",
     "ReviewComment",
     "Route",

@@ -35,8 +35,9 @@ class Release(models.Model):
     revoked_at = models.DateTimeField(null=True)
     revoked_by = models.CharField(max_length=150, blank=True)
     revoke_reason = models.TextField(blank=True)
-    # Set by the background task with its event; whether a release has expired never rests on it.
+    # Set by the background task with their events; whether a release has expired never rests on it.
     expiry_recorded_at = models.DateTimeField(null=True)
+    end_announced_at = models.DateTimeField(null=True)
 
     objects = ReleaseQuerySet.as_manager()
 

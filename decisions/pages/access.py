@@ -12,17 +12,15 @@ from django.urls import reverse
 from django.views.decorators.http import require_http_methods
 
 from decisions.models import Account
-from decisions.rules.who_may import Person
+from decisions.rules.who_may import ROLES, Person
 from decisions.services.people import person
 
 Rule = Callable[[Person], str | None]
 View = Callable[..., HttpResponseBase]
 
-ROLES = frozenset({"engineer", "owner", "auditor", "operator"})
-
 
 def has_a_role(someone: Person) -> str | None:
-    if someone.groups & ROLES:
+    if not someone.groups.isdisjoint(ROLES):
         return None
     return (
         "Your account has no role here yet. Ask an administrator to add you to one of the groups "

@@ -26,7 +26,7 @@ from decisions.rules.states import APPROVED, CHANGES_REQUESTED, FROZEN, IN_REVIE
 from decisions.rules.who_may import may_start, may_write_brief
 from decisions.selectors import briefs as selectors
 from decisions.selectors.drafts import judged_before, traffic_told
-from decisions.selectors.events import events_of_revision
+from decisions.selectors.events import broken_chain, events_of_revision
 from decisions.selectors.level_pictures import levels_shown
 from decisions.selectors.looks import taken_looks
 from decisions.selectors.pictures import held_out_pictures
@@ -274,4 +274,4 @@ def history(request: HttpRequest, brief: int, number: int) -> HttpResponse:
     revision = revision_or_404(brief, number)
     context = frame(revision, "brief-history", account)
     page = Paginator(events_of_revision(revision), EVENTS_A_PAGE).get_page(request.GET.get("page"))
-    return render(request, "briefs/history.html", context | {"page": page})
+    return render(request, "briefs/history.html", context | {"page": page, "chain": broken_chain()})

@@ -20,6 +20,8 @@ BY_FIRST_WORD = {
     "brief": "briefs",
     "demonstration": "services",
     "demonstrations": "services",
+    "endpoint": "services",
+    "endpoints": "services",
     "preflight": "briefs",
     "service": "services",
     "traffic": "traffic",

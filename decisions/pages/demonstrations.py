@@ -13,6 +13,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Account, BehaviourResult, Demonstration
 from decisions.pages.access import posted_from, require
+from decisions.pages.credentials import credentials_of
 from decisions.pages.upload_form import UploadForm
 from decisions.pages.uploads import NO_ROOM, WELCOME, trouble_of
 from decisions.rules.demonstrations import MODES, Implementation
@@ -131,7 +132,13 @@ def new(request: HttpRequest) -> HttpResponse:
 def vouched(request: HttpRequest, form: VouchForm, account: Account) -> HttpResponse:
     said = form.cleaned_data
     try:
-        one = vouch_demonstration(source=form.vouched_for, mode=said["mode"], note=said["note"], by=account)
+        one = vouch_demonstration(
+            source=form.vouched_for,
+            mode=said["mode"],
+            note=said["note"],
+            by=account,
+            credentials=credentials_of(request),
+        )
     except Refused as refusal:
         return writing(request, form, [("", refusal.sentence)], status=422)
     except EvidenceUnreachable as error:

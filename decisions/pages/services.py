@@ -9,6 +9,7 @@ from django.views.decorators.http import require_http_methods, require_safe
 
 from decisions.models import Account, Release, Route, Service
 from decisions.pages.access import posted_from, require
+from decisions.pages.credentials import credentials_of
 from decisions.pages.privacy import PrivacyForm, kept, typed
 from decisions.rules.policy import PRODUCTION
 from decisions.rules.who_may import Relation, may_add_route, may_manage_privacy, may_revoke
@@ -117,7 +118,7 @@ def revoke(request: HttpRequest, slug: str, route: str) -> HttpResponse:
         return too_late(request, found)
     reason = request.POST.get("reason", "")
     try:
-        revoke_release(release=release, by=account, password=request.POST.get("password", ""), reason=reason)
+        revoke_release(release=release, by=account, credentials=credentials_of(request), reason=reason)
     except Refused as refusal:
         if not in_force(release):
             return too_late(request, found)

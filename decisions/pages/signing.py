@@ -16,6 +16,7 @@ from django.views.decorators.http import require_safe
 from decisions.models import Account, BriefRevision, Signature, Verdict
 from decisions.pages.access import posted_from, require
 from decisions.pages.brief_tabs import frame, revision_or_404
+from decisions.pages.credentials import credentials_of
 from decisions.pages.gates import NOTHING_TO_SIGN, broken_checks, gates
 from decisions.pages.rows import requirement_row
 from decisions.rules.policy import HANDS, hours, in_words
@@ -73,13 +74,13 @@ def sign(request: HttpRequest, brief: int, number: int) -> HttpResponse:
         return unjudged(request, revision, account)
     form = {name: request.POST.get(name, "") for name in ("meaning", "reason", "shown")}
     if may_sign_here(revision, account) and not was_shown(verdict, account, form):
-        said = "Read the statement below: it is what you sign. Give your password again and sign."
+        said = "Read the statement below: it is what you sign. Prove again that it is you, and sign."
         return render_sign_off(request, revision, account, form=form, refusal=said, status=422)
     try:
         signature = sign_decision(
             verdict=verdict,
             by=account,
-            password=request.POST.get("password", ""),
+            credentials=credentials_of(request),
             meaning=form["meaning"],
             reason=form["reason"],
         )

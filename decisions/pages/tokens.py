@@ -14,10 +14,11 @@ from django.views.decorators.http import require_http_methods
 
 from decisions.models import Account, ApiToken
 from decisions.pages.access import posted_from, require
+from decisions.pages.credentials import credentials_of
 from decisions.rules.tokens import LONGEST_NAME, MOST_DAYS, READ, SCOPES_SAID
 from decisions.rules.who_may import OPERATOR
 from decisions.selectors.tokens import tokens_of, tokens_of_others
-from decisions.services.make_token import NewToken, make_token
+from decisions.services.make_token import NewToken, make_own_token
 from decisions.services.refused import Refused
 from decisions.services.revoke_token import revoke_token
 
@@ -45,8 +46,12 @@ def tokens(request: HttpRequest) -> HttpResponse:
     sent = request.POST
     form = TokenForm(sent.get("name", ""), sent.get("days", "").strip(), tuple(sent.getlist("scopes")))
     try:
-        made = make_token(
-            person=account, name=form.name, scopes=form.scopes, days=whole(form.days), by=account.username
+        made = make_own_token(
+            person=account,
+            credentials=credentials_of(request),
+            name=form.name,
+            scopes=form.scopes,
+            days=whole(form.days),
         )
     except Refused as refusal:
         return render_tokens(request, account, form, refusal=str(refusal), status=422)

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
+from decisions.rules.identity import WRONG_PASSWORD
 from decisions.rules.policy import Policy, hours
 from decisions.rules.states import IN_REVIEW
 from decisions.rules.who_may import Person, Relation, may_sign
@@ -72,26 +73,30 @@ def has_lapsed(asked: Asked, now: datetime) -> bool:
 
 
 def why_not_sign(
-    person: Person, relation: Relation, asked: Asked, *, meaning: str, reauthenticated_s: float | None, now: datetime
+    person: Person,
+    relation: Relation,
+    asked: Asked,
+    *,
+    meaning: str,
+    reauthenticated_s: float | None,
+    now: datetime,
+    unproven: str = WRONG_PASSWORD,
 ) -> str | None:
     """None, or why this person can't give this signature now. ``reauthenticated_s``: seconds since they proved who they
-    are; None where they didn't."""
+    are; None where they didn't, and ``unproven`` says why."""
     return (
         may_sign(person, relation, asked.policy.may_not_sign)
-        or not_reauthenticated(reauthenticated_s)
+        or not_reauthenticated(reauthenticated_s, unproven)
         or why_not_open(asked, now)
         or why_not_mean(person, asked, meaning, now)
     )
 
 
-def not_reauthenticated(seconds: float | None) -> str | None:
+def not_reauthenticated(seconds: float | None, unproven: str) -> str | None:
     if seconds is None:
-        return "the password is wrong: a signature needs your own password again"
+        return unproven
     if not 0 <= seconds <= REAUTHENTICATION_S:
-        return (
-            f"you proved who you are more than {REAUTHENTICATION_S // 60} minutes before the signature: give your "
-            "password again"
-        )
+        return f"you proved who you are more than {REAUTHENTICATION_S // 60} minutes before the signature: do it again"
     return None
 
 

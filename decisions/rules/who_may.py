@@ -9,6 +9,7 @@ ENGINEER = "engineer"
 OWNER = "owner"
 AUDITOR = "auditor"
 OPERATOR = "operator"
+ROLES = (ENGINEER, OWNER, AUDITOR, OPERATOR)
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,16 @@ def may_add_route(person: Person, relation: Relation) -> str | None:
     return inactive(person) or service_owner_or_operator(person, relation, "add a route to it")
 
 
+def may_manage_endpoints(person: Person, relation: Relation) -> str | None:
+    """Messages say who decided what: whoever answers for the service says who outside of the house hears it."""
+    return inactive(person) or service_owner_or_operator(person, relation, "say where its messages are posted")
+
+
+def may_manage_house_endpoints(person: Person) -> str | None:
+    """Of the whole installation."""
+    return inactive(person) or without_group(person, OPERATOR, "say where the messages of all services are posted")
+
+
 def may_keep_cases(person: Person, relation: Relation) -> str | None:
     """Engineers know what broke once, owners what must not."""
     return inactive(person) or engineer_or_service_owner(person, relation, "keep cases of its own")
@@ -137,6 +148,22 @@ def may_revoke_token(person: Person, of: str) -> str | None:
     if person.username == of or OPERATOR in person.groups:
         return inactive(person)
     return inactive(person) or "Only its own person or someone in the group operator can revoke a token."
+
+
+def may_make_account(person: Person) -> str | None:
+    """Whoever can change every record needs no page for it."""
+    refusal = inactive(person) or not_superuser(person, "make or change accounts here")
+    return refusal or without_group(person, OPERATOR, "make or change accounts")
+
+
+def may_change_account(person: Person, of: Person) -> str | None:
+    """Nobody gives themselves a role or takes a second factor off themselves; and nobody becomes a superuser by setting
+    the password of one."""
+    if of.is_superuser:
+        return may_make_account(person) or "A superuser's account is changed by manage.py alone."
+    if of.username == person.username:
+        return may_make_account(person) or "Nobody changes their own roles or account here: another operator does."
+    return may_make_account(person)
 
 
 def may_read_ledger(person: Person) -> str | None:

@@ -2,15 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from datetime import timedelta
 
 from django.db import IntegrityError, transaction
-from django.utils import timezone
 
 from decisions.models import Account, AnsweredPost
 from decisions.services.refused import Refused
-
-KEPT = timedelta(days=7)
 
 
 class KeyUsed(ValueError):
@@ -28,7 +24,6 @@ def answer_once(*, person: Account, key: str, asked: str, answer: Callable[[], A
     """``asked``: digest of the request. The key is claimed before anything is done, by the database's own constraint,
     so of two at once one does it. Where the act fails or is refused nothing was done, and the key is free again. Where
     the process ends within it the key stays claimed: nobody does twice what may have been done."""
-    AnsweredPost.objects.filter(created_at__lt=timezone.now() - KEPT).delete()
     try:
         with transaction.atomic():
             claim = AnsweredPost.objects.create(person=person, key=key, asked=asked)

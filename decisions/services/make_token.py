@@ -10,6 +10,7 @@ from decisions.models import Account, ApiToken
 from decisions.rules.tokens import in_order, token_problem
 from decisions.rules.who_may import inactive
 from decisions.services.people import person as person_of
+from decisions.services.reauthenticate import Credentials, reauthenticate
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.canonical import digest
@@ -50,6 +51,19 @@ def make_token(*, person: Account, name: str, scopes: Collection[str], days: int
         )
         ledger.append("token-made", subject=f"account {person.username}", actor=by, details=told(token))
     return NewToken(token, secret)
+
+
+def make_own_token(
+    *, person: Account, credentials: Credentials, name: str, scopes: Collection[str], days: int
+) -> NewToken:
+    """A person's own: whoever finds their browser open makes none."""
+    problem = token_problem(name=name.strip(), scopes=scopes, days=days)
+    if problem:
+        raise Refused(problem)
+    proof = reauthenticate(person, credentials)
+    if proof.refusal:
+        refuse("token-make", proof.refusal, subject=f"account {person.username}", actor=person.username)
+    return make_token(person=person, name=name, scopes=scopes, days=days, by=person.username)
 
 
 def told(token: ApiToken) -> dict[str, object]:

@@ -4,6 +4,7 @@ from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import Release, SignatureRequest
+from decisions.rules.notices import expires_soon_from
 from decisions.rules.signing import BREAK_GLASS
 from decisions.selectors.review import bound_now
 from decisions.services.move_revision import subject
@@ -12,13 +13,16 @@ from loadtests.journal import act
 
 
 def record_expiries() -> None:
-    """One event for everything that has expired or fallen away since. Nothing rests on it: pages, gateways and
-    signatures go by the clock and by the digests themselves."""
+    """One event for everything that has expired, will soon, or has fallen away since. Nothing rests on it: pages,
+    gateways and signatures go by the clock and by the digests themselves."""
     now = timezone.now()
     for request in SignatureRequest.objects.lapsed(now).filter(expiry_recorded_at=None).select_related("revision"):
         record_expiry(request)
     for request in fallen():
         record_fall(request)
+    for release in Release.objects.in_force(now).filter(end_announced_at=None).select_related("route", "signature"):
+        if expires_soon_from(release.released_at, release.expires_at) <= now:
+            announce_end(release)
     for release in (
         Release.objects.expired(now).filter(expiry_recorded_at=None).select_related("route", "fallback", "signature")
     ):
@@ -56,6 +60,22 @@ def record_fall(request: SignatureRequest) -> None:
                 "signatures": list(request.signatures.order_by("pk").values_list("digest", flat=True)),
             }
             ledger.append("signatures-fell-away", subject=subject(request.revision), actor=ACTOR, details=details)
+
+
+def announce_end(release: Release) -> None:
+    now = timezone.now()
+    with act():
+        if Release.objects.in_force(now).filter(pk=release.pk, end_announced_at=None).update(end_announced_at=now):
+            ledger.append(
+                "release-expires-soon",
+                subject=f"route {release.route.slug}",
+                actor=ACTOR,
+                details={
+                    "release": release.pk,
+                    "expires": release.expires_at.isoformat(),
+                    "glass_broken": release.signature.meaning == BREAK_GLASS,
+                },
+            )
 
 
 def record_end(release: Release) -> None:

@@ -11,14 +11,14 @@ from decisions.services.refused import Refused
 from loadtests.journal import act
 
 
-def revoke_release(*, release: Release, by: Account, password: str, reason: str) -> None:
+def revoke_release(*, release: Release, by: Account, credentials: Credentials, reason: str) -> None:
     """Falls back now: from the next read on, the route answers with the baseline."""
     subject = f"route {release.route.slug}"
     refusal = may_revoke(person(by), relation(release.revision))
-    if not refusal and reauthenticate(by, Credentials(password)) is None:
-        refusal = "the password is wrong: revoking needs your own password again"
     if not refusal and is_too_short(reason):
         refusal = f"give a reason of at least {SHORTEST_REASON} characters"
+    if not refusal:
+        refusal = reauthenticate(by, credentials).refusal
     if refusal:
         refuse("revoke", refusal, subject=subject, actor=by.username)
     with act():

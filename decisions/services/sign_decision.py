@@ -71,9 +71,9 @@ def policy_lines(request: SignatureRequest, meaning: str, result: str) -> list[s
     return [*lines, f"Ends: {glass_lasts(request.policy)}"] if meaning == BREAK_GLASS else lines
 
 
-def sign_decision(*, verdict: Verdict, by: Account, password: str, meaning: str, reason: str) -> Signature:
+def sign_decision(*, verdict: Verdict, by: Account, credentials: Credentials, meaning: str, reason: str) -> Signature:
     """The owner's signed act on a verdict. Every refusal is left in the ledger."""
-    proof = reauthenticate(by, Credentials(password))
+    proof = reauthenticate(by, credentials)
     try:
         return act_on_evidence(partial(record_signature, verdict, by, proof, meaning, reason.strip()))
     except Refused as refusal:
@@ -86,7 +86,7 @@ def refuse_unjudged(*, revision: BriefRevision, by: Account) -> NoReturn:
     refuse("sign", refusal, subject=subject(revision), actor=by.username)
 
 
-def record_signature(verdict: Verdict, by: Account, proof: Proof | None, meaning: str, reason: str) -> Signature:
+def record_signature(verdict: Verdict, by: Account, proof: Proof, meaning: str, reason: str) -> Signature:
     """Within its act, where nobody else writes: everything is read anew, and what is read of the evidence comes before
     the first change."""
     verdict.revision.refresh_from_db()
@@ -95,7 +95,7 @@ def record_signature(verdict: Verdict, by: Account, proof: Proof | None, meaning
     refusal = why_not(verdict, signer, asked, proof, meaning, reason)
     if refusal is None and meaning in RELEASING:
         refusal = why_no_approval(verdict)
-    if refusal or request is None or proof is None or asked is None:
+    if refusal or request is None or asked is None:
         raise Refused(refusal or NOT_ASKED)
     signature = create_signature(request, verdict, signer, proof, meaning, reason)
     carry_out(signature, request, asked)
@@ -163,14 +163,19 @@ def carry_out(signature: Signature, request: SignatureRequest, asked: Asked) -> 
         end_release_of(request, signature, now)
 
 
-def why_not(
-    verdict: Verdict, by: Account, asked: Asked | None, proof: Proof | None, meaning: str, reason: str
-) -> str | None:
+def why_not(verdict: Verdict, by: Account, asked: Asked | None, proof: Proof, meaning: str, reason: str) -> str | None:
     revision, now = verdict.revision, timezone.now()
     if asked is None:
         return may_sign(person(by), relation(revision)) or NOT_ASKED
-    age = proof.age_s(now) if proof else None
-    refusal = why_not_sign(person(by), relation(revision), asked, meaning=meaning, reauthenticated_s=age, now=now)
+    refusal = why_not_sign(
+        person(by),
+        relation(revision),
+        asked,
+        meaning=meaning,
+        reauthenticated_s=proof.age_s(now),
+        now=now,
+        unproven=proof.refusal,
+    )
     if refusal:
         return refusal
     if meaning not in Signature.Meaning.values:

@@ -11,6 +11,7 @@ from decisions.rules.who_may import may_vouch
 from decisions.selectors.demonstrations import implementation_of
 from decisions.services.move_revision import subject
 from decisions.services.people import person
+from decisions.services.reauthenticate import Credentials, reauthenticate
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests import uploads
@@ -41,7 +42,9 @@ class File:
     about: Implementation
 
 
-def vouch_demonstration(*, source: BehaviourResult | File, mode: Mode, by: Account, note: str = "") -> Demonstration:
+def vouch_demonstration(
+    *, source: BehaviourResult | File, mode: Mode, by: Account, credentials: Credentials, note: str = ""
+) -> Demonstration:
     """Records that somebody answers for it: this engine, with this method, preserves behaviour in this sampling mode.
     It rests on what the suite found for a brief, or on a file of what it found elsewhere, which is kept as evidence.
 
@@ -56,6 +59,9 @@ def vouch_demonstration(*, source: BehaviourResult | File, mode: Mode, by: Accou
     reason = why_not(result, about, mode)
     if reason:
         raise Refused(f"it can't be vouched for: {reason}")
+    proof = reauthenticate(by, credentials)
+    if proof.refusal:
+        refuse("demonstration-vouch", proof.refusal, subject="demonstrations", actor=by.username)
     one = Demonstration(
         engine=about.engine,
         distribution=about.distribution,

@@ -8,6 +8,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from django import template
+from django.conf import settings
 from django.urls import reverse
 from django.utils import timezone
 from django.utils.html import conditional_escape, format_html, json_script
@@ -19,6 +20,7 @@ from decisions.rules.measures import EXCLUDED, measure_of
 from decisions.rules.nomination import EXPLORATORY
 from decisions.rules.wording import amount, process_words
 from decisions.selectors.events import signing_keys, subject_link
+from decisions.selectors.identity import fresh_until, means_of
 from decisions.selectors.runs import TrialRow
 from decisions.selectors.services import release_state
 from decisions.verify import utc
@@ -101,6 +103,11 @@ STATES = {
     "break-glass": ("warning", "wait", "glass broken"),
     "request-expired": ("clock", "wait", "request expired"),
     "fallen": ("cross", "bad", "fallen away"),
+    "sending": ("turning", "run", "sending"),
+    "sent": ("check", "good", "sent"),
+    "given-up": ("cross", "bad", "given up"),
+    "enabled": ("check", "good", "enabled"),
+    "disabled": ("stop", "wait", "disabled"),
 }
 
 
@@ -506,3 +513,17 @@ def query(context: template.Context, **changes: Any) -> str:
     for name, value in changes.items():
         asked[name] = value
     return f"?{asked.urlencode()}"
+
+
+@register.inclusion_tag("parts/credentials.html", takes_context=True)
+def credentials(context: template.Context, of: str) -> dict[str, Any]:
+    """The part of a form that asks for proof of who somebody is. ``of``: the form's own word, for its labels."""
+    request = context["request"]
+    return {
+        "of": of,
+        "user": request.user,
+        "means": means_of(request.user),
+        "fresh_until": fresh_until(request.user, request.session.get("fresh-sign-in")),
+        "sso": settings.SINGLE_SIGN_ON_NAME,
+        "here": request.path,
+    }

@@ -133,6 +133,7 @@ def pages(house: House) -> dict[str, str]:
         "services": "/services/",
         "service": "/services/support-assistant/",
         "policy": "/services/support-assistant/settings/policy/production/",
+        "messages": "/services/support-assistant/settings/messages/",
         "route": "/services/support-assistant/chat/",
         "briefs": "/briefs/",
         **{f"reviewed-{name}": tab(house.in_review, page) for name, page in tabs.items()},
@@ -145,6 +146,7 @@ def pages(house: House) -> dict[str, str]:
         "traffic-set": reverse("traffic-set", args=[house.in_review.traffic_set_id]),
         "history": "/history/",
         "tokens": "/account/tokens/",
+        "notifications": "/account/notifications/",
     }
 
 

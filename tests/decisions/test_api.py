@@ -17,7 +17,7 @@ from django.core.cache import cache
 from django.test import Client
 from django.utils import timezone
 
-from decisions.api import api
+from decisions.api import api, auth
 from decisions.models import (
     AnsweredPost,
     ApiToken,
@@ -31,6 +31,7 @@ from decisions.models import (
 )
 from decisions.rules.tokens import SCOPES
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.tidy import tidy
 from decisions.services.withdraw_brief import withdraw_brief
 from loadtests.canonical import digest, digest_of
 from loadtests.models import Boot, Campaign, TrafficSet, Trial
@@ -256,6 +257,19 @@ def test_an_act_that_is_refused_is_an_event(house: House) -> None:
 
 
 class TestTokens:
+    def test_who_has_none_is_answered_so_often(self, house: House) -> None:
+        nobody, valid = Caller(), caller(house.people["engineer"])
+        statuses = {nobody("GET", "/token").status_code for _ in range(auth.MOST_FAILURES)}
+        assert statuses == {401}
+        for call in (nobody, Caller("dp_" + "x" * 43)):
+            answer = call("GET", "/token")
+            assert (answer.status_code, answer["Content-Type"]) == (429, "application/problem+json")
+            assert int(answer["Retry-After"]) == auth.FAILURES_WITHIN_S
+            assert "too many requests without a valid token from this address" in answer.json()["detail"]
+        assert valid("GET", "/token").status_code == 200
+        elsewhere = Client(REMOTE_ADDR="192.0.2.7")
+        assert Caller(client=elsewhere)("GET", "/token").status_code == 401
+
     def test_one_that_is_over_lets_nobody_in(self, house: House) -> None:
         for change in ({"expires_at": timezone.now()}, {"revoked_at": timezone.now()}):
             call = caller(house.people["engineer"])
@@ -391,6 +405,7 @@ class TestIdempotency:
         row = AnsweredPost.objects.get()
         assert row.person == house.people["engineer"]
         AnsweredPost.objects.update(created_at=timezone.now() - timedelta(days=8))
+        tidy()
         assert "Idempotency-Replayed" not in engineer("POST", "/briefs", source(house), **self.KEY)
 
 

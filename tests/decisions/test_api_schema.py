@@ -9,7 +9,7 @@ from typing import Any, cast
 import pytest
 import requests
 import schemathesis
-from django.core.cache import cache
+from django.core.cache import caches
 from django.db import transaction
 from django.test import Client
 from hypothesis import HealthCheck, Phase, given, settings
@@ -133,7 +133,7 @@ def test_whatever_is_sent(house: House, built: tuple[House, Path, str], asked: O
     )
     @given(case=operation.as_strategy())
     def sent(case: schemathesis.Case[Any]) -> None:
-        cache.clear()
+        caches["process"].clear()
         with transaction.atomic():
             at_first = moved()
             answer = send(case, built[2])

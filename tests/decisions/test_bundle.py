@@ -34,6 +34,7 @@ from decisions import verify as verifier
 from decisions.bundle import Wanted, export_bundle
 from decisions.models import Account, BriefRevision, Checkpoint, Release, SigningKey
 from decisions.services.make_checkpoint import make_checkpoint
+from decisions.services.reauthenticate import Credentials
 from decisions.services.recorded_signer import recorded_signer
 from decisions.services.refused import Refused
 from decisions.services.revoke_release import revoke_release
@@ -666,7 +667,10 @@ def both(bundle: Made) -> tuple[bytes, str]:
 def test_a_revoked_release_is_told(revision: BriefRevision, people: dict[str, Account]) -> None:
     before = made(revision)
     revoke_release(
-        release=Release.objects.get(), by=people["owner"], password=PASSWORD, reason="An incident was reported"
+        release=Release.objects.get(),
+        by=people["owner"],
+        credentials=Credentials(PASSWORD),
+        reason="An incident was reported",
     )
     after = made(revision)
     release = json.loads(after.members["decision.json"])["releases"][0]

@@ -298,13 +298,16 @@ def test_the_beat_signs_what_is_new_and_sends_it(
     first = checkpoint_regularly()
     assert first is not None
     assert "could not be mailed: no mail server is named" in caplog.text
+    again = checkpoint_regularly()
+    assert again is not None
+    assert again.size == first.size + 1, "that it could not be mailed is new, once a day"
     assert checkpoint_regularly() is None, "nothing new"
     append(1)
     settings.EMAIL_URL = "smtp://mail.house.example"
     second = checkpoint_regularly()
     assert second is not None
     assert (tmp_path / "out").read_bytes() == bytes(second.content) + b"\n"
-    assert [one.subject for one in mailoutbox] == ["Checkpoint of draftproof over event 3"]
+    assert [one.subject for one in mailoutbox] == ["Checkpoint of draftproof over event 4"]
 
 
 def test_the_beat_knows_the_task() -> None:

@@ -8,7 +8,7 @@ import pytest
 from django.conf import settings as installation
 from django.core.management import CommandError, call_command
 
-from decisions.models import Account, Service
+from decisions.models import Account, Event, Service
 from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.store import EvidenceStore
 from loadtests.models import TrafficSet
@@ -33,6 +33,8 @@ def test_a_first_service_from_nothing(capsys: pytest.CaptureFixture[str]) -> Non
     service = Service.objects.get()
     assert [route.slug for route in service.routes.all()] == ["answers"]
     assert [owner.username for owner in service.owners.all()] == ["olga"]
+    event = Event.objects.get(kind="roles-set")
+    assert (event.subject, event.details["after"]) == ("account olga", {"roles": ["owner"], "services": ["search"]})
     call_command("import_traffic", str(SUPPORT_ASSISTANT), name="two hours")
     told = capsys.readouterr().out.splitlines()
     traffic = TrafficSet.objects.get()
@@ -103,3 +105,27 @@ def test_a_compressed_file_has_the_installation_s_limit(tmp_path: Path, settings
     with pytest.raises(CommandError, match=r"bomb\.gz unpacks to more than 1,000 bytes"):
         call_command("import_traffic", str(path), name="bomb", unpacked_limit=1_000)
     assert not TrafficSet.objects.exists()
+
+
+def test_an_account_is_reset_from_the_machine(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("add_account", "olga", role=["operator"])
+    with pytest.raises(CommandError, match="there is no account nobody"):
+        call_command("reset_account", "nobody", reason="They were locked out")
+    with pytest.raises(CommandError, match="say what to reset"):
+        call_command("reset_account", "olga", reason="They were locked out")
+    with pytest.raises(CommandError, match="they have no second factor"):
+        call_command("reset_account", "olga", second_factor=True, reason="They were locked out")
+    with pytest.raises(CommandError, match="say why"):
+        call_command("reset_account", "olga", password=True, reason="short")
+    capsys.readouterr()
+    call_command("reset_account", "olga", password=True, reason="They were locked out")
+    password = capsys.readouterr().out.split()[3]
+    olga = Account.objects.get(username="olga")
+    assert (olga.check_password(password), olga.must_change_password) == (True, True)
+    assert Event.objects.get(kind="password-reset").actor.endswith(" (reset_account)")
+
+
+def test_an_account_for_single_sign_on_has_no_password(capsys: pytest.CaptureFixture[str]) -> None:
+    call_command("add_account", "olga", role=["owner"], email="olga@house.example", single_sign_on=True)
+    assert "signs in by single sign-on, as olga@house.example" in capsys.readouterr().out
+    assert not Account.objects.get(username="olga").has_usable_password()

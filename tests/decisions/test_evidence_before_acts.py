@@ -6,6 +6,7 @@ import pytest
 from django.db import connection
 
 from decisions.models import Account, Route
+from decisions.services.reauthenticate import Credentials
 from decisions.services.sign_decision import sign_decision
 from loadtests.evidence.ahead import act_on_evidence, need, source
 from loadtests.evidence.store import EvidenceMissing, EvidenceStore
@@ -43,7 +44,11 @@ def test_nobody_waits_for_the_store_on_the_way_of_a_decision(
     play(revision)
     held.cache_clear()
     sign_decision(
-        verdict=revision.verdicts.get(), by=owner, password=PASSWORD, meaning="approve", reason="It settles the matter."
+        verdict=revision.verdicts.get(),
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="approve",
+        reason="It settles the matter.",
     )
     assert reads
     assert [wanted for wanted, within_an_act in reads if within_an_act] == []

@@ -32,6 +32,7 @@ from decisions.services.create_brief import create_brief
 from decisions.services.edit_brief import edit_brief
 from decisions.services.freeze_brief import freeze_brief
 from decisions.services.import_evidence import import_evidence
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.set_imported_aside import set_imported_aside
 from decisions.services.sign_decision import refuse_unjudged, sign_decision
@@ -435,7 +436,13 @@ def test_a_verdict_is_computed_without_them_and_can_be_signed(
         bring(bench(requests=20))
     client.force_login(owner)
     assert "The 2 imported trials : only measured evidence is judged." in text(client.get(tab(draft, "brief-sign-off")))
-    sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="The evidence settles it.")
+    sign_decision(
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="approve",
+        reason="The evidence settles it.",
+    )
     draft.refresh_from_db()
     assert draft.state == "approved"
 

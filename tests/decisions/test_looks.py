@@ -26,6 +26,7 @@ from decisions.services.compute_verdict import content_by
 from decisions.services.create_brief import create_brief
 from decisions.services.declare_fault import declare_fault
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.sign_decision import sign_decision
 from decisions.services.start_brief import start_brief
@@ -165,7 +166,13 @@ def test_a_look_that_passes_ends_the_held_out_stage(revision: BriefRevision, own
     assert re.search(saved, shown)
     assert "not needed" in page(owner, revision, "brief-health")
 
-    sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="The evidence settles it.")
+    sign_decision(
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="approve",
+        reason="The evidence settles it.",
+    )
     assert Release.objects.get().tested_range["levels"]
     assert ledger.verify().broken is None
 

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import pytest
+from allauth.mfa.models import Authenticator
 from django.apps import apps
 from django.core.cache import cache
 from django.db import transaction
@@ -22,8 +23,20 @@ from django.test import Client, override_settings
 from django.urls import URLPattern, URLResolver, get_resolver, reverse
 from django.urls.exceptions import NoReverseMatch
 
-from decisions.models import Brief, BriefRevision, Demonstration, Event, ImportedTrial, Route, Service, ServiceCases
+from decisions import models
+from decisions.models import (
+    Account,
+    Brief,
+    BriefRevision,
+    Demonstration,
+    Event,
+    ImportedTrial,
+    Route,
+    Service,
+    ServiceCases,
+)
 from decisions.selectors.pictures import drawn_from_evidence
+from decisions.services.reauthenticate import Credentials
 from decisions.services.sign_decision import sign_decision
 from loadtests import import_pulse
 from loadtests.demo import SUPPORT_ASSISTANT
@@ -55,6 +68,7 @@ ENDPOINT = Endpoint("http://any", "model")
 # Pages of one kind that one person opens; the engineer opens all.
 MOST_OF_A_KIND = 4
 LINK = re.compile(r'(?:href|src|action|hx-get|data-[a-z-]+)="(/[^"#]*)')
+ACCOUNT_ACTS = ("roles", "email", "password", "second-factor", "deactivate", "reactivate")
 ACTS = ("freeze", "start", "revise", "withdraw", "cancel", "resume")
 
 
@@ -189,6 +203,18 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
         return [{"slug": slug, "environment": environment} for slug, environment in every]
     if "slug" in names:
         return [{"slug": one.slug} for one in Service.objects.all()]
+    if "form" in names:
+        return [{"form": form} for form in ("csv", "jsonl")]
+    if names == {"number"}:
+        return [{"number": number} for number in Event.objects.order_by("-sequence").values_list("pk", flat=True)[:40]]
+    if "secret" in names:
+        return [{"secret": "nobody has it"}]
+    if "provider_id" in names:
+        return [{"provider_id": "sso"}]
+    if "username" in names:
+        acts = [{"act": act} for act in ACCOUNT_ACTS] if "act" in names else [{}]
+        people = Account.objects.values_list("username", flat=True)
+        return [{"username": username} | act for username in people for act in acts]
     if "pk" in names:
         return [{"pk": pk} for pk in rows_behind(str(pattern.pattern)).objects.values_list("pk", flat=True)]
     return [{}]
@@ -196,6 +222,8 @@ def arguments_of(pattern: URLPattern) -> list[dict[str, Any]]:
 
 def rows_behind(route: str) -> Any:
     kinds = (
+        ("account/second-factor/", Authenticator),
+        ("endpoints/", models.Endpoint),
         ("briefs/imported/", ImportedTrial),
         ("demonstrations/", Demonstration),
         ("traffic/imports/", TrafficImport),
@@ -307,7 +335,11 @@ def test_no_downloaded_record_of_a_decided_brief_holds_one(sealed: Sealed) -> No
     revision, owner = sealed.house.in_review, sealed.house.people["owner"]
     verdict = revision.verdicts.get()
     sign_decision(
-        verdict=verdict, by=owner, password=PASSWORD, meaning="request-changes", reason="A test of the downloads."
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="request-changes",
+        reason="A test of the downloads.",
     )
     client = client_of(sealed.house, "auditor")
     trials = Trial.objects.filter(boot__campaign__brief_campaign__revision=revision).exclude(records_digest="")

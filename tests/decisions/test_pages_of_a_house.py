@@ -62,6 +62,7 @@ def pages_of(house: House) -> list[str]:
         reverse("service-cases", args=["support-assistant"]),
         reverse("service-policy", args=["support-assistant", "production"]),
         reverse("demonstrations"),
+        reverse("notifications"),
         reverse("route", args=["support-assistant", "chat"]),
         reverse("traffic-set", args=[house.in_review.traffic_set_id]),
         *(tab(one, name) for one in (house.in_review, house.measuring, house.draft) for name in tabs),
@@ -103,7 +104,7 @@ def test_no_page_asks_for_more_queries_than_its_budget(
 ) -> None:
     client = as_("owner")
     for page in pages_of(house):
-        with django_assert_max_num_queries(32, info=page):
+        with django_assert_max_num_queries(33, info=page):
             client.get(page)
 
 
@@ -436,7 +437,7 @@ def test_declaring_a_fault_asks_for_a_reason_and_runs_the_pair_again(
 def test_the_history_is_filtered_and_says_whether_the_chain_holds(house: House, as_: Callable[[str], Client]) -> None:
     client = as_("auditor")
     everything = text(client.get(reverse("ledger")))
-    assert f"verified {Event.objects.count()} events" in everything
+    assert f"#{Event.objects.count()}</a> at" in everything
     assert "older" in everything
     lost = text(client.get(reverse("ledger"), {"kind": "boot-lost", "actor": "reconciler"}))
     assert f"boot {house.lost_boot.pk}" in lost

@@ -92,12 +92,12 @@ def test_a_page_that_is_not_there_says_so(engineer: Account, client: Client) -> 
 
 def test_signing_in_leads_to_where_one_wanted_to_go(engineer: Account, client: Client) -> None:
     response = client.get("/history/")
-    form = {"username": "engineer", "password": PASSWORD, "next": "/history/"}
+    form = {"login": "engineer", "password": PASSWORD, "next": "/history/"}
     assert client.post(response["Location"], form)["Location"] == "/history/"
 
 
 def test_a_wrong_password_is_no_way_in(engineer: Account, client: Client) -> None:
-    response = client.post("/sign-in/", {"username": "engineer", "password": "guess"})
+    response = client.post("/sign-in/", {"login": "engineer", "password": "guess"})
     assert "go together" in response.content.decode()
     assert "_auth_user_id" not in client.session
 
@@ -110,7 +110,7 @@ def test_signing_out_is_a_post(engineer: Account, client: Client) -> None:
 
 
 def test_someone_signed_in_is_not_sent_elsewhere_by_next(engineer: Account, client: Client) -> None:
-    form = {"username": "engineer", "password": PASSWORD, "next": "https://elsewhere.example/"}
+    form = {"login": "engineer", "password": PASSWORD, "next": "https://elsewhere.example/"}
     assert client.post("/sign-in/", form)["Location"] == "/"
 
 

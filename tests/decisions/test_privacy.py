@@ -19,6 +19,7 @@ from decisions.models import Account, Event, Route, Service
 from decisions.services.cancel_brief import cancel_brief
 from decisions.services.delete_expired_text import delete_expired_text
 from decisions.services.delete_text import delete_text, delete_unless_measuring
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.set_privacy import set_privacy
 from decisions.services.sign_decision import sign_decision
@@ -138,7 +139,13 @@ def test_a_decision_stands_and_is_verified_without_the_text(
             (row, lines[row]["row_sha256"]) for row in trial.segment["rows"]
         ]
     verdict = revision.verdicts.get()
-    sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="The evidence settles it.")
+    sign_decision(
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="approve",
+        reason="The evidence settles it.",
+    )
     assert ledger.verify().broken is None
 
 

@@ -25,7 +25,7 @@ from decisions.selectors.review import review_of
 from decisions.selectors.route_configuration import route_configuration
 from decisions.services import sign_decision as signing
 from decisions.services.ask_again import ask_again
-from decisions.services.reauthenticate import Proof
+from decisions.services.reauthenticate import Credentials, Proof
 from decisions.services.record_expiries import record_expiries
 from decisions.services.refused import Refused
 from decisions.services.revoke_release import revoke_release
@@ -74,7 +74,9 @@ def as_(case: Reviewed) -> Callable[[str], Client]:
 
 
 def sign(case: Reviewed, who: str, meaning: str = "approve", *, password: str = PASSWORD) -> Signature:
-    return sign_decision(verdict=case.verdict, by=case.people[who], password=password, meaning=meaning, reason=REASON)
+    return sign_decision(
+        verdict=case.verdict, by=case.people[who], credentials=Credentials(password), meaning=meaning, reason=REASON
+    )
 
 
 def refused(case: Reviewed, who: str, meaning: str = "approve", **more: str) -> str:
@@ -371,7 +373,9 @@ class TestBreakingTheGlass:
         assert case.revision.state == "in-review"
 
     def test_an_owner_still_falls_back_in_one_act(self, case: Reviewed, broken: Release) -> None:
-        revoke_release(release=broken, by=case.people["second_owner"], password=PASSWORD, reason="It went badly")
+        revoke_release(
+            release=broken, by=case.people["second_owner"], credentials=Credentials(PASSWORD), reason="It went badly"
+        )
         assert speculation(case) == "off"
         assert [one.act for one in waiting_for(case.people["owner"])] == ["Follow up"]
 
@@ -543,7 +547,7 @@ class TestReauthentication:
         owner.set_unusable_password()
         owner.save()
         try:
-            assert "the password is wrong" in refused(case, "owner")
+            assert "neither a password nor a second factor" in refused(case, "owner")
         finally:
             owner.password = kept
 

@@ -1,4 +1,5 @@
-"""Who may sign, by a table: role × relation × state × age of the proof × superuser; and what a decision takes."""
+"""Who may sign, by a table: role × relation × state × age of the proof × superuser, and × kind of identity; and what a
+decision takes."""
 
 import itertools
 from dataclasses import replace
@@ -6,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
+from decisions.rules.identity import PASSKEY, RECOVERY_CODE, TOTP, Given, Means, why_not_proven
 from decisions.rules.policy import DEFAULT, Policy
 from decisions.rules.signing import (
     REAUTHENTICATION_S,
@@ -57,6 +59,47 @@ def test_one_combination_in_the_whole_table_may_sign(meaning: str) -> None:
     allowed = {row for row in table if refusal(*row, meaning=meaning) is None}
     fresh = [age for age, near in AGES.items() if near]
     assert allowed == {("owner", "owner", "in-review", age, False) for age in fresh}
+
+
+# what the account has, and what was right of what its person gave → whether that is proof
+KINDS = {
+    "password": (Means(password=True), Given(password=True), True),
+    "wrong password": (Means(password=True), Given(), False),
+    "password without the app": (Means(password=True, totp=True), Given(password=True), False),
+    "password with a wrong code": (Means(password=True, totp=True), Given(True, ""), False),
+    "password and app": (Means(password=True, totp=True), Given(True, TOTP), True),
+    "password and recovery code": (Means(password=True, totp=True), Given(True, RECOVERY_CODE), True),
+    "password and passkey": (Means(password=True, passkey=True), Given(True, PASSKEY), True),
+    "app without the password": (Means(password=True, totp=True), Given(second=TOTP), False),
+    "single sign-on alone": (Means(single_sign_on=True), Given(), False),
+    "single sign-on anew": (Means(single_sign_on=True), Given(signed_in_at=NOW), True),
+    "single sign-on with an app": (Means(totp=True, single_sign_on=True), Given(second=TOTP), True),
+    "single sign-on with a passkey": (Means(passkey=True, single_sign_on=True), Given(second=PASSKEY), True),
+    "single sign-on, factor not given": (Means(passkey=True, single_sign_on=True), Given(), False),
+    "nothing": (Means(), Given(), False),
+}
+
+
+def test_the_same_table_for_every_kind_of_identity() -> None:
+    allowed = set()
+    for role, related, state, superuser, kind in itertools.product(ROLES, RELATIONS, STATES, (False, True), KINDS):
+        means, given, _ = KINDS[kind]
+        unproven = why_not_proven(means, given) or ""
+        found = why_not_sign(
+            Person("who", frozenset({role}), is_superuser=superuser),
+            RELATIONS[related],
+            replace(ASKED, state=state),
+            meaning="approve",
+            reauthenticated_s=None if unproven else 0.0,
+            now=NOW,
+            unproven=unproven,
+        )
+        if found is None:
+            allowed.add((role, related, state, superuser, kind))
+        elif (role, related, superuser) == ("owner", "owner", False) and unproven:
+            assert found == unproven
+    proven = [kind for kind, (_, _, holds) in KINDS.items() if holds]
+    assert allowed == {("owner", "owner", "in-review", False, kind) for kind in proven}
 
 
 @pytest.mark.parametrize(

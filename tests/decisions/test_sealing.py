@@ -15,6 +15,7 @@ from decisions.services.advance_brief import advance_brief
 from decisions.services.cancel_brief import cancel_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.revise_brief import revise_brief
 from decisions.services.sign_decision import sign_decision
@@ -143,7 +144,11 @@ def test_a_second_use_is_said_at_the_freeze_and_marked_for_the_same_route(
     assert uses_of(traffic) == [use_as_expected(first)]
     verdict = first.verdicts.get()
     sign_decision(
-        verdict=verdict, by=owner, password=PASSWORD, meaning="request-changes", reason="Measure for longer, please."
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="request-changes",
+        reason="Measure for longer, please.",
     )
     # Its words, and so its digest, are those of the first revision: each has its own readings all the same.
     second = revise_brief(revision=first, by=engineer)

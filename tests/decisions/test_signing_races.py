@@ -18,6 +18,7 @@ from decisions.rules.signing import APPROVE
 from decisions.selectors.review import bound_now
 from decisions.services.edit_brief import edit_brief
 from decisions.services.open_request import open_request
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.revise_brief import revise_brief
 from decisions.services.sign_decision import sign_decision
@@ -72,7 +73,9 @@ def at_once(acts: list[Callable[[], object]]) -> list[object]:
 
 def signing(case: Reviewed, who: Account, meaning: str) -> Callable[[], object]:
     verdict = case.verdict
-    return lambda: sign_decision(verdict=verdict, by=who, password=PASSWORD, meaning=meaning, reason=REASON)
+    return lambda: sign_decision(
+        verdict=verdict, by=who, credentials=Credentials(PASSWORD), meaning=meaning, reason=REASON
+    )
 
 
 def withdrawing(case: Reviewed) -> Callable[[], object]:

@@ -6,6 +6,7 @@ from django.urls import reverse
 
 from decisions import ledger
 from decisions.models import Account, Event, Release, Route, Signature
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.sign_decision import sign_decision
 from loadtests.models import Campaign
@@ -31,7 +32,7 @@ def test_it_comes_to_review_and_is_refused_there(
     assert verdict.document["evidence_class"] == "simulated"
 
     with pytest.raises(Refused, match=REFUSAL):
-        sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason=REASON)
+        sign_decision(verdict=verdict, by=owner, credentials=Credentials(PASSWORD), meaning="approve", reason=REASON)
 
     # The owner sees why before choosing, and is told again who sends the form all the same.
     client.force_login(owner)
@@ -56,6 +57,12 @@ def test_it_comes_to_review_and_is_refused_there(
     assert ledger.verify().broken is None
 
     # What is no approval can be signed.
-    sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="request-changes", reason="Measure it for real")
+    sign_decision(
+        verdict=verdict,
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="request-changes",
+        reason="Measure it for real",
+    )
     revision.refresh_from_db()
     assert revision.state == "changes-requested"

@@ -18,6 +18,7 @@ from decisions.services.create_brief import create_brief
 from decisions.services.declare_fault import declare_fault
 from decisions.services.edit_brief import edit_brief
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.revise_brief import revise_brief
 from decisions.services.revoke_release import revoke_release
@@ -54,7 +55,7 @@ def last_verdict(revision: BriefRevision) -> Verdict:
 
 
 def sign(verdict: Verdict, by: Account, meaning: str = "approve", *, password: str = PASSWORD) -> Signature:
-    return sign_decision(verdict=verdict, by=by, password=password, meaning=meaning, reason=REASON)
+    return sign_decision(verdict=verdict, by=by, credentials=Credentials(password), meaning=meaning, reason=REASON)
 
 
 def configuration(client: Client, **headers: str) -> dict[str, object]:
@@ -88,7 +89,9 @@ def test_a_candidate_that_helps_passes_is_approved_and_revoked(
     assert answer["decision"]["digest"] == signature.digest  # type: ignore[index]
     assert [level["level"] for level in answer["tested_range"]["levels"]] == ["ordinary", "peak", "quiet"]  # type: ignore[index]
 
-    revoke_release(release=Release.objects.get(), by=owner, password=PASSWORD, reason="An incident was reported")
+    revoke_release(
+        release=Release.objects.get(), by=owner, credentials=Credentials(PASSWORD), reason="An incident was reported"
+    )
     assert configuration(client)["speculation"] == "off"
     assert ledger.verify().broken is None
 
@@ -161,7 +164,9 @@ def test_revoking_needs_an_owner_and_their_password(
     release = Release.objects.get()
     for who, password in ((engineer, PASSWORD), (superuser, PASSWORD), (owner, "guess")):
         with pytest.raises(Refused):
-            revoke_release(release=release, by=who, password=password, reason="An incident was reported")
+            revoke_release(
+                release=release, by=who, credentials=Credentials(password), reason="An incident was reported"
+            )
     assert Event.objects.filter(kind="revoke-refused").count() == 3
     release.refresh_from_db()
     assert release.revoked_at is None

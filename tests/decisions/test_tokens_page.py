@@ -18,10 +18,11 @@ from decisions.services.make_token import make_token
 from decisions.services.refused import Refused
 from decisions.services.revoke_token import revoke_token
 from loadtests.canonical import digest
+from tests.conftest import PASSWORD
 
 pytestmark = pytest.mark.django_db
 
-TYPED = {"name": "the pipeline", "days": "30", "scopes": ["read", "submit"]}
+TYPED = {"name": "the pipeline", "days": "30", "scopes": ["read", "submit"], "password": PASSWORD}
 
 
 def made_on(client: Client, **changes: object) -> tuple[int, str]:

@@ -17,6 +17,7 @@ from decisions.services.create_brief import create_brief
 from decisions.services.declare_fault import declare_fault
 from decisions.services.edit_brief import edit_brief
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.revise_brief import revise_brief
 from decisions.services.sign_decision import sign_decision
@@ -46,7 +47,7 @@ def last_verdict(revision: BriefRevision) -> Verdict:
 def approve(revision: BriefRevision, by: Account) -> None:
     verdict = last_verdict(revision)
     assert verdict.result == "PASS"
-    sign_decision(verdict=verdict, by=by, password=PASSWORD, meaning="approve", reason=REASON)
+    sign_decision(verdict=verdict, by=by, credentials=Credentials(PASSWORD), meaning="approve", reason=REASON)
 
 
 def refused_approval(revision: BriefRevision, by: Account) -> str:
@@ -75,7 +76,13 @@ def test_traffic_that_was_read_before_cannot_carry_an_approval(
     revision: BriefRevision, route: Route, engineer: Account, owner: Account
 ) -> None:
     play(revision)
-    sign_decision(verdict=last_verdict(revision), by=owner, password=PASSWORD, meaning="request-changes", reason=REASON)
+    sign_decision(
+        verdict=last_verdict(revision),
+        by=owner,
+        credentials=Credentials(PASSWORD),
+        meaning="request-changes",
+        reason=REASON,
+    )
     again = revise_brief(revision=revision, by=engineer)
     freeze_brief(revision=again, by=engineer)
     start_brief(revision=again, by=engineer)
@@ -180,8 +187,8 @@ def test_replacing_a_ledger_row_is_refused(revision: BriefRevision) -> None:
     if connection.vendor != "sqlite":
         pytest.skip("REPLACE is SQLite's")
     replace = (
-        "INSERT OR REPLACE INTO decisions_event SELECT sequence, kind, 'nobody', subject, at, content, previous, hash "
-        "FROM decisions_event WHERE sequence = 1"
+        "INSERT OR REPLACE INTO decisions_event (sequence, kind, actor, subject, at, content, previous, hash) "
+        "SELECT sequence, kind, 'nobody', subject, at, content, previous, hash FROM decisions_event WHERE sequence = 1"
     )
     with pytest.raises(DatabaseError, match="append-only"), transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(replace)

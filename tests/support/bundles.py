@@ -14,6 +14,7 @@ from typing import Any
 from decisions import verify as verifier
 from decisions.bundle import Wanted, export_bundle
 from decisions.models import Account, BriefRevision, Signature
+from decisions.services.reauthenticate import Credentials
 from decisions.services.sign_decision import sign_decision
 from decisions.signing import PrivateKey, configured_signer
 from loadtests.canonical import canonical, digest
@@ -45,7 +46,7 @@ class Made:
 def sign(revision: BriefRevision, by: Account, password: str, meaning: str = "approve") -> Signature:
     verdict = revision.verdicts.last()
     assert verdict is not None
-    signature = sign_decision(verdict=verdict, by=by, password=password, meaning=meaning, reason=REASON)
+    signature = sign_decision(verdict=verdict, by=by, credentials=Credentials(password), meaning=meaning, reason=REASON)
     revision.refresh_from_db()
     return signature
 

@@ -17,6 +17,7 @@ from decisions.selectors.behaviour import behaviour_result
 from decisions.services.advance_brief import advance_brief
 from decisions.services.create_brief import create_brief
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.refused import Refused
 from decisions.services.sign_decision import sign_decision
 from decisions.services.start_brief import start_brief
@@ -123,7 +124,9 @@ def test_a_rehearsal_goes_through_every_stage_and_cannot_be_approved(
     check_behaviour(verdict, revision)
 
     with pytest.raises(Refused, match=REFUSAL):
-        sign_decision(verdict=verdict, by=owner, password=PASSWORD, meaning="approve", reason="It went so well")
+        sign_decision(
+            verdict=verdict, by=owner, credentials=Credentials(PASSWORD), meaning="approve", reason="It went so well"
+        )
     client.force_login(owner)
     page = client.get(reverse("brief-sign-off", args=[revision.brief_id, revision.number])).content.decode()
     assert "Evidence is simulated" in page

@@ -21,6 +21,7 @@ from decisions.selectors.pictures import drawn_from_evidence
 from decisions.services import advance_brief as advancing
 from decisions.services.advance_brief import advance_brief
 from decisions.services.delete_text import delete_text as delete_with_others
+from decisions.services.reauthenticate import Credentials
 from decisions.services.sign_decision import sign_decision
 from loadtests import queue, uploads
 from loadtests.configurations import Checkpoint, Configuration, Hardware, Runtime
@@ -396,7 +397,7 @@ def test_pages_show_what_lies_in_the_bucket_and_say_when_it_is_away(
     sign_decision(
         verdict=judged.verdicts.get(),
         by=owner,
-        password=PASSWORD,
+        credentials=Credentials(PASSWORD),
         meaning="request-changes",
         reason="Not worth it yet.",
     )

@@ -16,6 +16,7 @@ from decisions.models import Account, BriefRevision, Signature, Verdict
 from decisions.selectors.progress import campaigns_of, progress_of
 from decisions.selectors.route_configuration import route_configuration
 from decisions.services.freeze_brief import freeze_brief
+from decisions.services.reauthenticate import Credentials
 from decisions.services.sign_decision import sign_decision
 from decisions.services.start_brief import start_brief
 from workers.target import TargetError, prepare_demo_target
@@ -53,7 +54,9 @@ class Command(BaseCommand):
             with processes.running([processes.start("web", commands["web"], logs)]) as started:
                 self.say(f"The pages are at {self.address}/ (logs in {logs})")
                 revision = self.prepare(routes["chat"])
-                started += [processes.start(name, commands[name], logs) for name in ("control", "imports", "engine")]
+                started += [
+                    processes.start(name, commands[name], logs) for name in ("control", "imports", "messages", "engine")
+                ]
                 self.drive(revision, started)
                 if options["headless"]:
                     self.finish(revision)
@@ -138,7 +141,7 @@ class Command(BaseCommand):
                 sign_decision(
                     verdict=verdict,
                     by=owner,
-                    password=password,
+                    credentials=Credentials(password),
                     meaning=MEANING.get(verdict.result, Signature.Meaning.REQUEST_CHANGES),
                     reason=REASON.get(verdict.result, OTHER_REASON),
                 )

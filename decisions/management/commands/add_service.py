@@ -3,9 +3,12 @@ from typing import Any
 
 from django.core.exceptions import ValidationError
 from django.core.management.base import BaseCommand, CommandError
-from django.db import transaction
 
+from decisions import ledger
+from decisions.management.commands.make_token import whoever_runs_this
 from decisions.models import Account, Route, Service
+from decisions.services.set_roles import roles_of
+from loadtests.journal import act
 
 
 class Command(BaseCommand):
@@ -22,21 +25,22 @@ class Command(BaseCommand):
         )
         parser.add_argument("--owner", action="append", required=True, help="username; may be given several times")
 
-    @transaction.atomic
     def handle(self, *args: Any, **options: Any) -> None:
         if Service.objects.filter(slug=options["slug"]).exists():
             raise CommandError(f"there is a service {options['slug']} already")
         owners = [self.owner(username) for username in options["owner"]]
         fields = {name: options[name] for name in ("slug", "name", "purpose", "target", "pool")}
         try:
-            service = Service(**fields)
-            service.full_clean()
-            service.save()
-            service.owners.set(owners)
-            for slug in options["route"]:
-                route = Route(service=service, slug=slug, name=slug)
-                route.full_clean()
-                route.save()
+            with act():
+                service = Service(**fields)
+                service.full_clean()
+                service.save()
+                for owner in owners:
+                    give(service, owner)
+                for slug in options["route"]:
+                    route = Route(service=service, slug=slug, name=slug)
+                    route.full_clean()
+                    route.save()
         except ValidationError as error:
             raise CommandError(
                 "; ".join(f"{name}: {' '.join(said)}" for name, said in error.message_dict.items())
@@ -48,3 +52,15 @@ class Command(BaseCommand):
         if person is None:
             raise CommandError(f"there is no account {username} with the role owner: add it with add_account first")
         return person
+
+
+def give(service: Service, owner: Account) -> None:
+    """Within the act. What somebody may sign for has to be known later, so it is an event like any other."""
+    before = roles_of(owner)
+    service.owners.add(owner)
+    ledger.append(
+        "roles-set",
+        subject=f"account {owner.username}",
+        actor=f"{whoever_runs_this()} (add_service)",
+        details={"before": before, "after": roles_of(owner)},
+    )

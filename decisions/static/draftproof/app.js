@@ -42,9 +42,10 @@
     writeTimes(document);
   });
 
-  // A form that sends the same act twice helps nobody.
+  // A form that sends the same act twice helps nobody; one that fetches a file leaves its page as it is.
   document.addEventListener("submit", (event) => {
     const form = event.target;
+    if ("again" in form.dataset) return;
     if (form.dataset.sent) event.preventDefault();
     form.dataset.sent = "yes";
   });
