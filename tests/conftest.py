@@ -9,6 +9,7 @@ from typing import Any
 
 import pytest
 from django.contrib.auth.models import Group
+from django.core.cache import caches
 from django.db import connection, transaction
 from django.test import TransactionTestCase, override_settings
 from hypothesis import settings as property_settings
@@ -69,6 +70,13 @@ def module_evidence(
     with django_db_blocker.unblock(), transaction.atomic(), override_settings(EVIDENCE_DIR=evidence):
         yield evidence
         transaction.set_rollback(True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_tried_before() -> None:
+    """Failed tries are counted by address, and all tests come from one."""
+    for one in caches.all():
+        one.clear()
 
 
 @pytest.fixture(autouse=True)

@@ -93,7 +93,7 @@ def check_all_read(path: Path, trials: set[Path]) -> None:
 
 
 def children(path: Path) -> list[Path]:
-    return sorted((one for one in path.iterdir() if one.is_dir()), key=natural)
+    return sorted((one for one in path.iterdir() if one.is_dir()), key=lambda one: (natural(one), one.name))
 
 
 def natural(path: Path) -> list[tuple[int, str]]:

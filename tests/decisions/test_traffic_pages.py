@@ -132,6 +132,8 @@ class TestTheList:
     ) -> None:
         for seed in range(5):
             imported(rows(240), seed=seed)
+        # A session's first page notes the session.
+        as_engineer.get(reverse("traffic"))
         with django_assert_max_num_queries(14):
             as_engineer.get(reverse("traffic"))
 
@@ -204,6 +206,7 @@ class TestASet:
     def test_asks_for_few_queries(
         self, as_engineer: Client, traffic: TrafficSet, django_assert_max_num_queries: Any
     ) -> None:
+        as_engineer.get(page_of(traffic))
         with django_assert_max_num_queries(24):
             as_engineer.get(page_of(traffic))
 
