@@ -81,13 +81,15 @@ def verify_history(given: Sequence[Stated] = ()) -> History:
     )
 
 
-def checkpoint_faults(events: int, *, after: int) -> list[str]:
+def checkpoint_faults(*, after: int) -> list[str]:
     """What is wrong with the keys, and with the checkpoints that were kept later than the one of the key ``after``, in
-    a ledger whose chain of so many events was walked already."""
+    a ledger whose chain was walked already."""
     kept = list(Checkpoint.objects.filter(pk__gt=after).order_by("size", "pk"))
     own, unread = kept_ones(kept)
     there = Event.objects.filter(sequence__in={one.size for one in own}).values_list("sequence", "hash")
     hashes: dict[int, str | None] = {one.size: None for one in own} | dict(there)
+    # Asked for last: no checkpoint is over an event that was written later.
+    events = Event.objects.order_by("-sequence").values_list("sequence", flat=True).first() or 0
     return [*unread, *faults(kept, own, (), hashes, events)]
 
 

@@ -112,7 +112,10 @@ def fault_of(event: Event, *, expected_sequence: int, expected_previous: str) ->
         return "its bytes do not give its hash"
     if event.previous != expected_previous:
         return "it does not follow the event before it"
-    stated = json.loads(content)
+    try:
+        stated = dict(json.loads(content))
+    except (ValueError, TypeError, RecursionError):
+        return "its bytes are no event"
     columns = {
         "sequence": event.sequence,
         "previous": event.previous,

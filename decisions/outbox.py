@@ -27,7 +27,7 @@ from decisions.models import (
 )
 from decisions.rules import notices
 from decisions.rules.notices import About, Notice, notice_of, sentence_of, told, wants_mail
-from decisions.rules.who_may import AUDITOR, OPERATOR
+from decisions.rules.who_may import AUDITOR, OPERATOR, ROLES
 from loadtests.queue import send
 
 # A worker of its own: a receiver that doesn't answer keeps nothing else waiting.
@@ -164,10 +164,11 @@ def in_group(name: str) -> frozenset[str]:
 
 
 def mailed(notice: Notice, usernames: frozenset[str]) -> list[Account]:
-    """Of these, whoever can and wants to get a mail of it."""
+    """Of these, whoever can and wants to get a mail of it. Mail goes with the roles, as pages and feeds do."""
     if not settings.EMAIL_URL:
         return []
-    people = Account.objects.filter(username__in=usernames, is_active=True).exclude(email="").order_by("pk")
+    people = Account.objects.filter(username__in=usernames, is_active=True, groups__name__in=ROLES)
+    people = people.exclude(email="").order_by("pk").distinct()
     switches = MailSwitch.objects.filter(person__in=people, happening=notice.happening)
     switched = dict(switches.values_list("person_id", "on"))
     return [person for person in people if wants_mail(notice.happening, switched.get(person.pk))]

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, cast
 
-from allauth.core.internal.httpkit import get_client_ip
-from allauth.core.internal.ratelimit import consume, truncate_ip
+from allauth.core.internal.ratelimit import consume, get_ip
 from django.core.cache import caches
 from django.http import HttpRequest
 from ninja.errors import AuthorizationError
@@ -57,8 +56,7 @@ class Token(HttpBearer):
 def count_failure(request: HttpRequest) -> None:
     """Raises FailedTooOften. A token that is valid is let in all the same: whoever is behind one address with a program
     that lost its token still gets an answer."""
-    address = truncate_ip(get_client_ip(request) or "unknown")
-    if consume(request, app="", action="token", config=FAILURES, key=address, limit_get=True) is None:
+    if consume(request, app="", action="token", config=FAILURES, key=get_ip(request), limit_get=True) is None:
         raise FailedTooOften(FAILURES_WITHIN_S)
 
 

@@ -1,21 +1,23 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Any
+from typing import Annotated, Any
 
 from django.http import Http404, HttpRequest
 from ninja import Router, Schema
+from pydantic import Field
 
 from decisions.api.auth import access
 from decisions.api.keys import Number
 from decisions.api.paging import Page, Paging, page_of
 from decisions.models import Event
-from decisions.rules.history import Filter
+from decisions.rules.history import LONGEST, Filter
 from decisions.rules.who_may import may_read_ledger
 from decisions.selectors import events as selectors
 
 router = Router(tags=["ledger"])
 READING = access(rule=may_read_ledger)
+Word = Annotated[str, Field(max_length=LONGEST)]
 
 
 class EventOut(Schema):
@@ -44,7 +46,7 @@ def event_shown(event: Event) -> EventOut:
         details=event.details,
         previous=event.previous,
         hash=event.hash,
-        content=bytes(event.content).decode(),
+        content=event.text,
     )
 
 
@@ -52,11 +54,11 @@ def event_shown(event: Event) -> EventOut:
 def list_events(
     request: HttpRequest,
     asked: Paging,
-    kind: str = "",
-    actor: str = "",
-    subject: str = "",
-    service: str = "",
-    route: str = "",
+    kind: Word = "",
+    actor: Word = "",
+    subject: Word = "",
+    service: Word = "",
+    route: Word = "",
 ) -> object:
     """``content`` is the exact text that was hashed: SHA-256 of its UTF-8 gives ``hash``, and ``previous`` is the hash
     of the event before. ``subject`` may be its beginning."""

@@ -43,5 +43,13 @@ class Event(models.Model):
 
     @property
     def details(self) -> dict[str, Any]:
-        loaded: dict[str, Any] = json.loads(bytes(self.content))["details"]
-        return loaded
+        """Nothing where the bytes are no event any more: whoever lists it can list it, and verifying says so."""
+        try:
+            return dict(json.loads(bytes(self.content))["details"])
+        except (ValueError, TypeError, KeyError, RecursionError):
+            return {}
+
+    @property
+    def text(self) -> str:
+        """What was hashed; where it is no text any more, what can be read of it."""
+        return bytes(self.content).decode(errors="replace")

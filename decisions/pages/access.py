@@ -22,10 +22,7 @@ View = Callable[..., HttpResponseBase]
 def has_a_role(someone: Person) -> str | None:
     if not someone.groups.isdisjoint(ROLES):
         return None
-    return (
-        "Your account has no role here yet. Ask an administrator to add you to one of the groups "
-        "engineer, owner, auditor or operator."
-    )
+    return "Your account has no role here yet. Ask an operator to give you one: engineer, owner, auditor or operator."
 
 
 def require(request: HttpRequest, rule: Rule = has_a_role) -> Account:

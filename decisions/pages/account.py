@@ -8,12 +8,14 @@ from allauth.account.internal.flows.logout import logout
 from allauth.mfa.adapter import get_adapter
 from allauth.mfa.totp.internal.auth import generate_totp_secret
 from allauth.mfa.webauthn.internal import auth as passkeys
+from allauth.usersessions.models import UserSession
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth import update_session_auth_hash
 from django.contrib.auth.decorators import login_required
 from django.http import HttpRequest, HttpResponse, JsonResponse
 from django.shortcuts import redirect, render
+from django.utils import timezone
 from django.utils.safestring import mark_safe
 from django.views.decorators.cache import never_cache
 from django.views.decorators.http import require_http_methods, require_safe
@@ -21,8 +23,9 @@ from django.views.decorators.http import require_http_methods, require_safe
 from decisions.models import Account
 from decisions.pages.access import posted_from, require
 from decisions.pages.credentials import answer_in, anybody, credentials_of
+from decisions.rules.identity import why_not_after_reset
 from decisions.rules.who_may import may_make_account
-from decisions.selectors.identity import codes_left, means_of, second_factors_of, sessions_of
+from decisions.selectors.identity import codes_left, means_of, recent_reset, second_factors_of, sessions_of
 from decisions.services.change_password import change_password
 from decisions.services.end_sessions import end_sessions
 from decisions.services.people import person
@@ -48,6 +51,7 @@ def account(request: HttpRequest) -> HttpResponse:
         "factors": second_factors_of(own),
         "codes_left": codes_left(own),
         "sessions": len(sessions_of(own)),
+        "reset": why_not_after_reset(recent_reset(own), timezone.now()),
         "manages_people": may_make_account(person(own)) is None,
         "sso": settings.SINGLE_SIGN_ON_NAME if settings.SINGLE_SIGN_ON_ISSUER else "",
     }
@@ -64,11 +68,13 @@ def password(request: HttpRequest) -> HttpResponse:
     new = request.POST.get("new", "")
     try:
         if new != request.POST.get("again", ""):
-            raise Refused("the new password was written in two ways")
+            raise Refused("the two new passwords differ: write the same one twice")
         change_password(person=own, credentials=credentials_of(request), new=new)
     except Refused as refusal:
         return render(request, "account/password.html", {"refusal": str(refusal)}, status=422)
     update_session_auth_hash(request, own)
+    # It has another key now: under the old one nobody could end it.
+    UserSession.objects.create_from_request(request)
     messages.success(request, "The password is changed. Every other session of yours has ended.")
     return redirect("account")
 
@@ -170,16 +176,17 @@ def recovery_codes(request: HttpRequest) -> HttpResponse:
 @login_required
 def remove_factor(request: HttpRequest, pk: int) -> HttpResponse:
     own = require(request, anybody)
-    factor = next((one for one in second_factors_of(own) if one.pk == pk), None)
+    factors = second_factors_of(own)
+    factor = next((one for one in factors if one.pk == pk), None)
     if factor is None:
         return redirect("account")
+    context: dict[str, Any] = {"factor": factor, "last": len(factors) == 1, "means": means_of(own)}
     if request.method != "POST":
-        return render(request, "account/remove_factor.html", {"factor": factor})
+        return render(request, "account/remove_factor.html", context)
     try:
         name = remove_second_factor(person=own, factor=pk, credentials=credentials_of(request))
     except Refused as refusal:
-        context = {"factor": factor, "refusal": str(refusal)}
-        return render(request, "account/remove_factor.html", context, status=422)
+        return render(request, "account/remove_factor.html", context | {"refusal": str(refusal)}, status=422)
     messages.success(request, f"Removed: {name}.")
     return redirect("account")
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import logging
 from datetime import UTC, datetime
+from ipaddress import ip_address
 from typing import Any, NoReturn
 
 from allauth.account.adapter import DefaultAccountAdapter
 from allauth.core.exceptions import ImmediateHttpResponse
+from allauth.core.internal.httpkit import clean_client_ip, get_client_ip
 from allauth.mfa.adapter import DefaultMFAAdapter
 from allauth.mfa.totp.internal.auth import generate_totp_secret
 from allauth.socialaccount.adapter import DefaultSocialAccountAdapter
@@ -15,7 +17,7 @@ from allauth.socialaccount.models import SocialLogin
 from allauth.socialaccount.providers.base import AuthProcess
 from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import ValidationError
+from django.core.exceptions import ImproperlyConfigured, ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.shortcuts import redirect
 
@@ -29,7 +31,11 @@ from decisions.services.refused import Refused
 
 logger = logging.getLogger(__name__)
 
-BEGUN = "fresh-sign-in-begun"
+# Where nobody says where from: what is counted there is counted together.
+NOWHERE = "0.0.0.0"  # noqa: S104
+
+BEGUN, BEGUN_BY = "fresh-sign-in-begun", "sign-in-begun-by"
+WRONG_SECOND_FACTOR = "The code or passkey is wrong, or was used already: every code counts once."
 TOO_MANY = "Too many failed tries to sign in. Wait five minutes and try again."
 
 
@@ -41,6 +47,16 @@ class Accounts(DefaultAccountAdapter):  # type: ignore[misc] # allauth ships no 
 
     def is_open_for_signup(self, request: HttpRequest) -> bool:
         return False
+
+    def get_client_ip(self, request: HttpRequest) -> str:
+        """Whatever proxies say, or leave out, a request has an address: where theirs can't be believed, that of who is
+        connected. IPv4 within IPv6 is IPv4, or all of it would be counted as one network."""
+        try:
+            found = get_client_ip(request)
+        except ImproperlyConfigured:  # fewer addresses than proxies of ours
+            found = None
+        address = found or clean_client_ip(request.META.get("REMOTE_ADDR", "")) or NOWHERE
+        return str(getattr(ip_address(address), "ipv4_mapped", None) or address)
 
     def add_message(
         self,
@@ -57,6 +73,12 @@ class Accounts(DefaultAccountAdapter):  # type: ignore[misc] # allauth ships no 
     def send_notification_mail(self, *args: Any, **more: Any) -> None:
         """Events tell it."""
 
+    def pre_login(self, request: HttpRequest, user: Account, **more: Any) -> HttpResponse | None:
+        """A sign-in that waits for its second step knows by which password it was begun."""
+        request.session[BEGUN_BY] = user.get_session_auth_hash()
+        answer: HttpResponse | None = super().pre_login(request, user, **more)
+        return answer
+
     def respond_user_inactive(self, request: HttpRequest, user: Account) -> HttpResponse:
         messages.error(request, "This account is not active. An operator can say why.")
         return redirect("sign-in")
@@ -72,9 +94,7 @@ class Accounts(DefaultAccountAdapter):  # type: ignore[misc] # allauth ships no 
 
 
 class SecondFactors(DefaultMFAAdapter):  # type: ignore[misc] # allauth ships no types
-    error_messages = DefaultMFAAdapter.error_messages | {
-        "incorrect_code": "The code or passkey is wrong, or was used already: every code counts once."
-    }
+    error_messages = DefaultMFAAdapter.error_messages | {"incorrect_code": WRONG_SECOND_FACTOR}
 
     def get_public_key_credential_rp_entity(self) -> dict[str, str]:
         host: str = super().get_public_key_credential_rp_entity()["id"]

@@ -12,7 +12,7 @@ SECTIONS = (
     ("briefs", "Briefs", {"briefs"}),
     ("traffic", "Traffic", {"traffic"}),
     ("runs", "Runs", {"runs", "boot", "declare-fault"}),
-    ("ledger", "History", {"ledger"}),
+    ("ledger", "History", set[str]()),
 )
 
 # Their pages are many, and all of one section.
@@ -22,6 +22,7 @@ BY_FIRST_WORD = {
     "demonstrations": "services",
     "endpoint": "services",
     "endpoints": "services",
+    "ledger": "ledger",
     "preflight": "briefs",
     "service": "services",
     "traffic": "traffic",

@@ -36,7 +36,7 @@ def event(request: HttpRequest, number: int) -> HttpResponse:
     before, after = selectors.neighbours(found)
     context = {
         "event": found,
-        "content": bytes(found.content).decode(errors="replace"),
+        "content": found.text,
         "before": before,
         "after": after,
         "fault": ledger.fault_of(

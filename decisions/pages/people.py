@@ -128,9 +128,9 @@ def act(request: HttpRequest, username: str, act: str) -> HttpResponse:
 DONE = {
     "roles": "The roles of {} are set.",
     "email": "The e-mail address of {} is set.",
-    "deactivate": "{} is deactivated: sessions and tokens have ended.",
+    "deactivate": "{} is deactivated: sessions, tokens and feeds have ended.",
     "reactivate": "{} is active again.",
-    "second-factor": "{} has no second factor any more.",
+    "second-factor": "{} has no second factor any more, and can’t sign for 24 hours.",
 }
 
 

@@ -19,6 +19,7 @@ from decisions.pages.brief_tabs import frame, revision_or_404
 from decisions.pages.credentials import credentials_of
 from decisions.pages.gates import NOTHING_TO_SIGN, broken_checks, gates
 from decisions.pages.rows import requirement_row
+from decisions.rules.identity import why_not_after_reset
 from decisions.rules.policy import HANDS, hours, in_words
 from decisions.rules.power import looks_taken, missing_evidence, powers
 from decisions.rules.signing import (
@@ -35,6 +36,7 @@ from decisions.rules.states import IN_REVIEW, approval_refusal
 from decisions.rules.who_may import Person, may_comment, may_sign, may_write_brief
 from decisions.selectors import briefs as revisions
 from decisions.selectors.demonstrations import Demonstrated, demonstrated
+from decisions.selectors.identity import recent_reset
 from decisions.selectors.imported import standing, why_unjudged
 from decisions.selectors.pictures import heat_map, held_out_pictures
 from decisions.selectors.review import Review, request_of, review_of, timeline
@@ -270,4 +272,8 @@ def why_not_sign(revision: BriefRevision, review: Review, account: Account, now:
     if review.asked is None:
         return NOT_ASKED
     who, barred = person(account), review.asked.policy.may_not_sign
-    return may_sign(who, relation(revision), barred) or why_not_open(review.asked, now)
+    return (
+        may_sign(who, relation(revision), barred)
+        or why_not_after_reset(recent_reset(account), now)
+        or why_not_open(review.asked, now)
+    )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import time
 from typing import Any
 
@@ -15,6 +16,7 @@ from allauth.socialaccount.providers.openid_connect.views import OpenIDConnectOA
 from django.conf import settings
 from django.contrib import messages
 from django.contrib.auth.decorators import login_required
+from django.core.exceptions import ImproperlyConfigured
 from django.http import Http404, HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -28,6 +30,20 @@ from decisions.pages.adapters import BEGUN
 from decisions.pages.credentials import anybody
 from decisions.selectors.identity import SSO
 
+logger = logging.getLogger(__name__)
+
+# What allauth raises where a provider doesn't answer, or answers what no OpenID Connect provider does.
+UNUSABLE = (
+    RequestException,
+    OAuth2Error,
+    ImproperlyConfigured,
+    KeyError,
+    ValueError,
+    TypeError,
+    AttributeError,
+    NotImplementedError,
+)
+
 
 class VerifiedTokens(OpenIDConnectOAuth2Adapter):  # type: ignore[misc] # allauth ships no types
     """allauth trusts the connection that an id token came by. It may prove a signature, so its own is checked."""
@@ -40,6 +56,8 @@ class VerifiedTokens(OpenIDConnectOAuth2Adapter):  # type: ignore[misc] # allaut
             audience=app.client_id,
             lookup_kid=jwtkit.lookup_kid_jwk,
         )
+        if "exp" not in found:
+            raise OAuth2Error("the id token says no end")
         return found
 
 
@@ -86,6 +104,7 @@ def reached(request: HttpRequest, view: Any) -> HttpResponseBase:
     except ImmediateHttpResponse as sent:
         kept: HttpResponse = sent.response
         return kept
-    except (RequestException, OAuth2Error, KeyError, ValueError) as error:
+    except UNUSABLE as error:
+        logger.warning("the single sign-on answered what can't be used", exc_info=True)
         messages.error(request, f"{settings.SINGLE_SIGN_ON_NAME} can’t be asked now ({type(error).__name__}).")
         return redirect("inbox" if request.user.is_authenticated else "sign-in")

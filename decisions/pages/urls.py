@@ -1,6 +1,5 @@
 """The pages, grouped as the navigation is. The API has its own addresses under /api/v1/."""
 
-from allauth.mfa.webauthn.views import LoginWebAuthnView
 from django.urls import path
 
 from decisions.pages import (
@@ -42,7 +41,7 @@ urlpatterns = [
     # The names by which allauth leads from one step of signing in to the next.
     path("sign-in/", session.SignIn.as_view(), name="account_login"),
     path("sign-in/second-factor/", session.SecondFactor.as_view(), name="mfa_authenticate"),
-    path("sign-in/passkey/", LoginWebAuthnView.as_view(), name="mfa_login_webauthn"),
+    path("sign-in/passkey/", session.PasskeySignIn.as_view(), name="mfa_login_webauthn"),
     path("sign-in/<slug:provider_id>/begin/", single_sign_on.begin, name="openid_connect_login"),
     path("sign-in/<slug:provider_id>/back/", single_sign_on.come_back, name="openid_connect_callback"),
     path("", inbox.inbox, name="inbox"),

@@ -21,6 +21,8 @@ BEGINNINGS = ("brief-created", "brief-revised")
 EDITS = ("brief-edited", "brief-freeze")
 STARTS = ("brief-start", "brief-resumed", "evidence-imported", "evidence-set-aside", "fault-declared")
 ASKED = ("brief-judge", "signatures-asked-again")
+# Signatures after which others are asked still.
+IN_PART = ("brief-approve-in-part", "brief-reject-in-part", "brief-break-glass")
 
 
 @dataclass(frozen=True)
@@ -71,10 +73,12 @@ class Then:
 
 @dataclass(frozen=True)
 class Signer:
-    """``refusal`` None: they could have signed."""
+    """``refusal`` None: they could have signed. ``signed``: the events by which they had on that request already; each
+    meaning takes another owner then."""
 
     then: Then
     refusal: str | None
+    signed: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -203,6 +207,17 @@ def why_nobody(facts: Iterable[Fact], subject: str, at: datetime) -> str | None:
     return None
 
 
+def signed_in(facts: Iterable[Fact], subject: str) -> Mapping[str, tuple[int, ...]]:
+    """By user name, the signatures on the last request that stood at the moment."""
+    found: dict[str, tuple[int, ...]] = {}
+    for fact in (one for one in facts if one.subject == subject):
+        if fact.kind in ASKED or fact.kind == "signatures-fell-away":
+            found = {}
+        elif fact.kind in IN_PART:
+            found[fact.actor] = (*found.get(fact.actor, ()), fact.sequence)
+    return found
+
+
 def who_could_sign(
     people: Iterable[Then],
     facts: Sequence[Fact],
@@ -223,7 +238,11 @@ def who_could_sign(
         run_starters=frozenset(hands.run_starters),
         service_owners=frozenset(one.person.username for one in owners),
     )
-    signers = [Signer(one, may_sign(one.person, relation, policy.may_not_sign)) for one in owners]
+    signed = signed_in(facts, subject)
+    signers = [
+        Signer(one, may_sign(one.person, relation, policy.may_not_sign), signed.get(one.person.username, ()))
+        for one in owners
+    ]
     return Answer(
         policy=policy,
         policy_by=policy_by,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping
 from datetime import UTC, datetime
-from ipaddress import IPv4Address, IPv6Address, ip_address, ip_network
+from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address, ip_network
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
@@ -19,6 +19,10 @@ MOST_GIVEN_UP = 5
 GONE = 410
 
 Address = IPv4Address | IPv6Address
+# All that IANA has given out for public use; Python's own list of what isn't public is of what is known to be private.
+GLOBAL_UNICAST = IPv6Network("2000::/3")
+# NAT64 (RFC 6052): its last 32 bits are the IPv4 address that is reached.
+TRANSLATED = IPv6Network("64:ff9b::/96")
 
 
 def wait_s(attempts: int, draw: float) -> float:
@@ -69,17 +73,26 @@ def is_loopback_address(host: str) -> bool:
 def reach_problem(found: str, hosts: Collection[str], *, plain_loopback: bool) -> str | None:
     """Why nothing is sent to what a host's name leads to: a name that is allowed may lead into the house."""
     address = embedded_in(ip_address(found.split("%")[0]))
-    if address.is_global and not address.is_multicast:
+    if is_public(address):
         return None
     if any(address in network for network in networks(hosts)) or (plain_loopback and address.is_loopback):
         return None
     return f"its name leads to {address}, a private address that DRAFTPROOF_NOTIFY_HOSTS doesn't list"
 
 
+def is_public(address: Address) -> bool:
+    if isinstance(address, IPv6Address) and address not in GLOBAL_UNICAST:
+        return False
+    return address.is_global and not address.is_multicast
+
+
 def embedded_in(address: Address) -> Address:
-    """IPv4 within IPv6 is judged as what it is."""
-    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
-    return mapped or address
+    """IPv4 within IPv6 is judged as what it is, however a network translates it."""
+    if isinstance(address, IPv4Address):
+        return address
+    if address in TRANSLATED:
+        return IPv4Address(int(address) & 0xFFFF_FFFF)
+    return address.ipv4_mapped or address.sixtofour or address
 
 
 def networks(hosts: Collection[str]) -> list[Any]:

@@ -10,6 +10,8 @@ from decisions.rules.states import DRAFT, MOVES
 
 # A day that is said without a zone is a day of this one, everywhere.
 ZONE = "UTC"
+# As long as the longest column; a longer pattern is more than SQLite compares.
+LONGEST = 200
 
 # state → the kinds of event after which the brief or the release that it is about was in it.
 STATE_KINDS: dict[str, tuple[str, ...]] = {
@@ -72,6 +74,9 @@ def filter_problems(asked: Filter) -> dict[str, str]:
     """field → what is wrong with it. A filter that isn't understood must not look like one that found nothing."""
     days = ((name, getattr(asked, name)) for name in ("since", "until"))
     found = {name: f"{typed} is no day: write it as 2026-11-30" for name, typed in days if typed and not day_of(typed)}
+    for name, value in asked.asked.items():
+        if len(value) > LONGEST:
+            return {name: f"that is longer than anything here: {LONGEST} characters at most"}
     if asked.state and asked.state not in STATE_KINDS:
         found["state"] = f"there is no state {asked.state}: there are {', '.join(STATE_KINDS)}"
     first, end = asked.first_moment, asked.end_moment
@@ -84,6 +89,9 @@ def day_of(typed: str) -> date | None:
     try:
         day = date.fromisoformat(typed)
     except ValueError:
+        return None
+    # Other ways to write it, which a date field would show as none, aren't taken.
+    if typed != day.isoformat():
         return None
     # A day after it has to exist, and the databases' own years are fewer than Python's.
     return day if 1900 <= day.year < 9999 else None

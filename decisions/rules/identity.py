@@ -9,8 +9,17 @@ PASSWORD, TOTP, RECOVERY_CODE, PASSKEY = "password", "TOTP", "recovery code", "p
 SINGLE_SIGN_ON = "single sign-on"
 # Failed tries, and the seconds within which they count.
 MOST_TRIES, TRIES_WITHIN_S = 5, 300
-# How far the provider's clock may be behind ours.
+# How far the provider's clock and ours may differ.
 CLOCKS_DIFFER = timedelta(seconds=60)
+# How long nobody signs after somebody else changed what an account is proven with: time for its person to notice.
+RESET_SETTLES = timedelta(hours=24)
+# The events of it, and what they say to the person.
+RESETS = {
+    "password-reset": "set your password anew",
+    "second-factor-reset": "took your second factor off",
+    "single-sign-on-reset": "cut your link to the single sign-on",
+    "email-set": "set the e-mail address that the single sign-on finds you by",
+}
 
 WRONG_PASSWORD = "the password is wrong: this needs your own password again"  # noqa: S105 (a sentence)
 NO_SECOND_FACTOR_GIVEN = (
@@ -88,15 +97,52 @@ def method(given: Given) -> str:
     return " + ".join(parts) or SINGLE_SIGN_ON
 
 
-def why_not_linked(*, email: str, verified: bool, accounts: int) -> str | None:
-    """Whom a provider vouches for is linked to the one account that an operator gave their e-mail address."""
+def why_not_linked(*, email: str, verified: bool, accounts: int, linked: bool = False) -> str | None:
+    """Whom a provider vouches for is linked to the one account that an operator gave their e-mail address, and never to
+    one that is somebody else's there already: houses give the addresses of those who have left to others."""
     if not email or not verified:
         return "The single sign-on names no verified e-mail address of yours, so no account here can be found by it."
     if accounts != 1:
         return f"No account here has the e-mail address {email}. Ask an operator to give it to yours."
+    if linked:
+        return (
+            f"The account with the e-mail address {email} belongs to another sign-in there. If both are yours, ask "
+            "whoever runs this site to cut the old link: manage.py reset_account --single-sign-on."
+        )
     return None
 
 
-def is_fresh(auth_time: datetime, begun_at: datetime) -> bool:
-    """Whether they signed in after they were asked to."""
-    return auth_time >= begun_at - CLOCKS_DIFFER
+def why_not_fresh(auth_time: datetime, begun_at: datetime, now: datetime) -> str | None:
+    """They have to sign in after they were asked to; and one that is still to come would never grow old."""
+    if auth_time < begun_at - CLOCKS_DIFFER:
+        return "The single sign-on let you in without asking who you are. Give your password there again."
+    if auth_time > now + CLOCKS_DIFFER:
+        return f"The single sign-on says that you signed in at {at(auth_time)}, which is yet to come: a clock is wrong."
+    return None
+
+
+@dataclass(frozen=True)
+class Reset:
+    """Somebody else changed what an account is proven with. ``kind``: one of ``RESETS``."""
+
+    kind: str
+    by: str
+    at: datetime
+
+    @property
+    def settles_at(self) -> datetime:
+        return self.at + RESET_SETTLES
+
+
+def why_not_after_reset(reset: Reset | None, now: datetime) -> str | None:
+    """Whoever can change somebody's keys could otherwise sign as them before they know."""
+    if reset is None or reset.settles_at <= now:
+        return None
+    return (
+        f"{reset.by} {RESETS[reset.kind]} at {at(reset.at)}: nobody can sign as you before {at(reset.settles_at)}. If "
+        "you didn’t ask for it, tell an auditor"
+    )
+
+
+def at(moment: datetime) -> str:
+    return f"{moment:%Y-%m-%d %H:%M} UTC"

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 ASKED, SAID, DECIDED, FELL_AWAY, RELEASE = "asked", "said", "decided", "fell-away", "release"
 GLASS, STOPPED, STAGE, HISTORY, ENDPOINT = "glass", "stopped", "stage", "history", "endpoint"
+KEYS = "keys"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,7 @@ HAPPENINGS: Final[Mapping[str, Happening]] = {
     STOPPED: Happening("The stages of a brief stopped or were cancelled"),
     STAGE: Happening("A campaign of a brief has finished", by_mail=False),
     HISTORY: Happening("The history is broken, or a checkpoint could not be signed or sent"),
+    KEYS: Happening("Somebody’s password was set anew, or their second factor taken off"),
     ENDPOINT: Happening("Messages to a webhook or to Slack were given up, and it was disabled"),
 }
 
@@ -119,6 +121,16 @@ NOTICES: Final[Mapping[str, Notice]] = {
     ),
     "checkpoint-failed": Notice(
         HISTORY, "A checkpoint of the history could not be {what}.", (OPERATORS, AUDITORS), LEDGER
+    ),
+    # Whose, and why, the history says.
+    "password-reset": Notice(
+        KEYS, "{actor} set somebody else’s password anew: they can’t sign for a day.", (OPERATORS, AUDITORS), LEDGER
+    ),
+    "second-factor-reset": Notice(
+        KEYS,
+        "{actor} took off somebody else’s second factor: they can’t sign for a day.",
+        (OPERATORS, AUDITORS),
+        LEDGER,
     ),
     "endpoint-given-up": Notice(
         ENDPOINT, "{endpoint} was disabled: messages to it failed again and again.", (OWNERS, OPERATORS), ENDPOINT_PAGE

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 
-from decisions.rules.identity import WRONG_PASSWORD
+from decisions.rules.identity import WRONG_PASSWORD, Reset, at, why_not_after_reset
 from decisions.rules.policy import Policy, hours
 from decisions.rules.states import IN_REVIEW
 from decisions.rules.who_may import Person, Relation, may_sign
@@ -81,11 +81,14 @@ def why_not_sign(
     reauthenticated_s: float | None,
     now: datetime,
     unproven: str = WRONG_PASSWORD,
+    reset: Reset | None = None,
 ) -> str | None:
     """None, or why this person can't give this signature now. ``reauthenticated_s``: seconds since they proved who they
-    are; None where they didn't, and ``unproven`` says why."""
+    are; None where they didn't, and ``unproven`` says why. ``reset``: the last time that somebody else changed what
+    they prove it with."""
     return (
         may_sign(person, relation, asked.policy.may_not_sign)
+        or why_not_after_reset(reset, now)
         or not_reauthenticated(reauthenticated_s, unproven)
         or why_not_open(asked, now)
         or why_not_mean(person, asked, meaning, now)
@@ -130,7 +133,3 @@ def why_no_glass(person: Person, asked: Asked, now: datetime) -> str | None:
 
 def glass_lasts(policy: Policy) -> str:
     return f"{hours(policy.break_glass_hours)} from the signature on"
-
-
-def at(moment: datetime) -> str:
-    return f"{moment:%Y-%m-%d %H:%M} UTC"

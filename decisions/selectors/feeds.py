@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -22,6 +23,8 @@ DECISIONS = {
     "release-revoked": "Revoked",
 }
 DECISIONS_IN_A_FEED = 50
+# Control characters and what is no character: XML 1.0 has no way to write them.
+UNHELD = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff\ufffe\uffff]")
 
 
 @dataclass(frozen=True)
@@ -51,7 +54,12 @@ def titled(subject: str) -> str:
     if len(words) != 4 or words[0] != "brief":
         return subject
     title = Brief.objects.filter(pk=words[1]).values_list("title", flat=True).first()
-    return f"{title}, revision {words[3]}" if title else subject
+    return f"{plain(title)}, revision {words[3]}" if title else subject
+
+
+def plain(title: str) -> str:
+    """On one line, of what XML and a calendar can hold: one title must not end everybody's feed."""
+    return UNHELD.sub("\ufffd", " ".join(title.split()))
 
 
 def expiries() -> list[Expiry]:
@@ -62,13 +70,13 @@ def releases_ending() -> Iterator[Expiry]:
     """Those that nothing has replaced, also the ones that have expired: a calendar keeps the day."""
     found = Release.objects.filter(revoked_at=None, superseded_at=None)
     for one in found.select_related("route__service", "revision__brief", "signature"):
-        glass = one.signature.meaning == BREAK_GLASS
+        glass, revision = one.signature.meaning == BREAK_GLASS, one.revision
         yield Expiry(
             key=f"release-{one.pk}",
             at=one.expires_at,
             since=one.released_at,
             summary=f"Release on {one.route} expires" + (" (broken glass)" if glass else ""),
-            description=f"{one.revision.brief.title}, revision {one.revision.number}. Then the baseline answers.",
+            description=f"{plain(revision.brief.title)}, revision {revision.number}. Then the baseline answers.",
             path=reverse("route", args=[one.route.service.slug, one.route.slug]),
         )
 
@@ -78,7 +86,7 @@ def requests_expiring() -> Iterator[Expiry]:
     found = SignatureRequest.objects.filter(closed_at=None)
     for one in found.select_related("revision__brief__route__service"):
         revision = one.revision
-        said = f"{revision.brief.title}, revision {revision.number}"
+        said = f"{plain(revision.brief.title)}, revision {revision.number}"
         path = reverse("brief-sign-off", args=[revision.brief_id, revision.number])
         if one.glass_broken_at is None:
             summary = f"Request for signatures on {revision.brief.route} expires"

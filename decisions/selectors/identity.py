@@ -12,8 +12,8 @@ from django.conf import settings
 from django.db.models import QuerySet
 from django.utils import timezone
 
-from decisions.models import Account, FreshSignIn
-from decisions.rules.identity import Means
+from decisions.models import Account, Event, FreshSignIn
+from decisions.rules.identity import RESET_SETTLES, RESETS, Means, Reset
 from decisions.rules.signing import REAUTHENTICATION_S
 
 SSO = "sso"
@@ -65,6 +65,16 @@ def fresh_until(person: Account, pk: int | None) -> datetime | None:
     found = FreshSignIn.objects.filter(pk=pk, person=person, used_at=None).first() if pk else None
     until = found.auth_time + timedelta(seconds=REAUTHENTICATION_S) if found else None
     return until if until and until > timezone.now() else None
+
+
+def recent_reset(person: Account) -> Reset | None:
+    """The last one that a signature still waits for. The history is asked: nobody can take it out of there."""
+    # A password stands before whatever the single sign-on says.
+    kinds = [kind for kind in RESETS if kind != "email-set" or not person.has_usable_password()]
+    found = Event.objects.filter(
+        subject=f"account {person.username}", kind__in=kinds, at__gt=timezone.now() - RESET_SETTLES
+    ).last()
+    return Reset(found.kind, found.actor, found.at) if found else None
 
 
 def people() -> QuerySet[Account]:

@@ -22,6 +22,9 @@ def change_password(*, person: Account, credentials: Credentials, new: str) -> N
     if proof.refusal:
         refuse("password-change", proof.refusal, subject=subject, actor=person.username)
     with act():
+        # Whoever had learned the old one must not come before an operator who takes it away, nor after.
+        if Account.objects.get(pk=person.pk).password != person.password:
+            raise Refused("the password was set anew meanwhile: sign in with that one")
         person.set_password(new)
         person.must_change_password = False
         person.save(update_fields=["password", "must_change_password"])

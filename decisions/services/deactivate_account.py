@@ -1,7 +1,7 @@
 from django.utils import timezone
 
 from decisions import ledger
-from decisions.models import Account, ApiToken
+from decisions.models import Account, ApiToken, FeedToken
 from decisions.rules.reasons import SHORTEST_REASON, is_too_short
 from decisions.services.changed_by import changed_by
 from decisions.services.end_sessions import end_all
@@ -10,12 +10,12 @@ from loadtests.journal import act
 
 
 def deactivate_account(*, account: Account, reason: str, by: Account) -> None:
-    """Ends their sessions and tokens for good. What they did stays, and so does their username."""
+    """Ends their sessions, tokens and feeds for good. What they did stays, and so does their username."""
     change(account, False, reason, by)
 
 
 def reactivate_account(*, account: Account, reason: str, by: Account) -> None:
-    """They sign in again as before; their tokens stay revoked."""
+    """They sign in again as before; their tokens and feeds stay revoked."""
     change(account, True, reason, by)
 
 
@@ -30,7 +30,9 @@ def change(account: Account, active: bool, reason: str, by: Account) -> None:
             raise Refused(f"the account was {done}d already")
         details: dict[str, object] = {"reason": reason.strip()}
         if not active:
-            tokens = ApiToken.objects.filter(person=account, revoked_at=None).update(revoked_at=timezone.now())
-            details |= {"sessions": end_all(account), "tokens": tokens}
+            now, kept = timezone.now(), {"person": account, "revoked_at": None}
+            tokens = ApiToken.objects.filter(**kept).update(revoked_at=now)
+            feeds = FeedToken.objects.filter(**kept).update(revoked_at=now)
+            details |= {"sessions": end_all(account), "tokens": tokens, "feeds": feeds}
         ledger.append(f"account-{done}d", subject=subject, actor=by.username, details=details)
     account.refresh_from_db()

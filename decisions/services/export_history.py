@@ -41,7 +41,7 @@ def cells_of(event: Event) -> list[str]:
         str(event.sequence),
         ledger.timestamp(event.at),
         *(event.kind, event.actor, event.subject, event.service or "", event.route or ""),
-        *(event.previous, event.hash, bytes(event.content).decode()),
+        *(event.previous, event.hash, event.text),
     ]
 
 

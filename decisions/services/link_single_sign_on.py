@@ -1,4 +1,4 @@
-from allauth.socialaccount.models import SocialLogin
+from allauth.socialaccount.models import SocialAccount, SocialLogin
 from django.http import HttpRequest
 
 from decisions import ledger
@@ -15,7 +15,8 @@ def link_single_sign_on(*, request: HttpRequest, login: SocialLogin) -> None:
     email, verified = str(said.get("email", "")), said.get("email_verified") is True
     with act():
         found = list(Account.objects.filter(email__iexact=email)[:2]) if email else []
-        refusal = why_not_linked(email=email, verified=verified, accounts=len(found))
+        linked = SocialAccount.objects.filter(user__in=found).exists()
+        refusal = why_not_linked(email=email, verified=verified, accounts=len(found), linked=linked)
         if refusal:
             raise Refused(refusal)
         login.connect(request, found[0])

@@ -4,6 +4,9 @@ from decisions.models import Account, Endpoint, Service
 from decisions.rules.who_may import Relation, may_manage_endpoints, may_manage_house_endpoints
 from decisions.services.people import owners, person
 from decisions.services.refuse import refuse
+from decisions.services.refused import Refused
+
+MOST_OF_ONE_SERVICE = 20
 
 
 def why_not_manage(service: Service | None, by: Account) -> str | None:
@@ -18,6 +21,12 @@ def check_may_manage(service: Service | None, by: Account, act: str) -> None:
     refusal = why_not_manage(service, by)
     if refusal:
         refuse(act, refusal, subject=f"service {service.slug}" if service else "all services", actor=by.username)
+
+
+def check_room(service: Service | None) -> None:
+    """Within the act: one more is enabled by it."""
+    if Endpoint.objects.filter(service=service, disabled_at=None).count() >= MOST_OF_ONE_SERVICE:
+        raise Refused(f"there are {MOST_OF_ONE_SERVICE} already: disable one that nobody reads")
 
 
 def subject(endpoint: Endpoint) -> str:

@@ -83,7 +83,9 @@ def second_of(person: Account, credentials: Credentials) -> str | None:
         return PASSKEY if passkey_answered(person, credentials.passkey) else ""
     if not credentials.code.strip():
         return None
-    for one in Authenticator.objects.filter(user=person, type__in=CODES).order_by("-type"):
+    # A recovery code stands beside a password: without one it would be used up for nothing.
+    kinds = CODES if person.has_usable_password() else {Authenticator.Type.TOTP}
+    for one in Authenticator.objects.filter(user=person, type__in=kinds).order_by("-type"):
         if one.wrap().validate_code(credentials.code):
             one.record_usage()
             return CODES[one.type]

@@ -6,6 +6,7 @@ import logging
 import random
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from smtplib import SMTPRecipientsRefused
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -37,12 +38,14 @@ MAIL = 0
 
 @dataclass(frozen=True)
 class Outcome:
-    """``for_good``: trying again would change nothing."""
+    """``for_good``: trying again would change nothing. ``well``: the receiver answers, and it is about this message
+    alone."""
 
     sent: bool
     words: str = ""
     status: int | None = None
     for_good: bool = False
+    well: bool = False
 
 
 def send_messages() -> int:
@@ -52,7 +55,7 @@ def send_messages() -> int:
     while tried < MOST_AT_ONCE and (message := claim(silent)):
         outcome = sent(message)
         record(message, outcome)
-        if not (outcome.sent or outcome.for_good):
+        if not (outcome.sent or outcome.for_good or outcome.well):
             silent.add(message.endpoint_id or MAIL)
         tried += 1
     return tried
@@ -100,7 +103,8 @@ def sent(message: Message) -> Outcome:
     try:
         return mailed(message) if message.endpoint is None else posted(message, message.endpoint)
     except Unreadable as error:
-        return Outcome(False, f"its address or secret can't be read: {error}", for_good=True)
+        said = f"its address or secret can't be read: {error}. Add the address anew, and disable this one"
+        return Outcome(False, said, for_good=True)
     except Exception as error:
         # One that can't be sent, for whatever reason, keeps no other from being sent.
         logger.exception("%s could not be sent", message)
@@ -124,7 +128,8 @@ def mailed(message: Message) -> Outcome:
     try:
         mail.send()
     except OSError as error:  # smtplib's errors are some
-        return Outcome(False, one_line(str(error)))
+        # One address that the server doesn't take keeps no other person's mail waiting.
+        return Outcome(False, one_line(str(error)), well=isinstance(error, SMTPRecipientsRefused))
     return Outcome(True)
 
 

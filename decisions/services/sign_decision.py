@@ -24,6 +24,7 @@ from decisions.rules.states import approval_refusal
 from decisions.rules.who_may import may_sign
 from decisions.selectors.behaviour import read_behaviour
 from decisions.selectors.evidence import evidence_digests, evidence_of
+from decisions.selectors.identity import recent_reset
 from decisions.selectors.imported import why_unjudged
 from decisions.selectors.review import asked_of, bound_now, request_of
 from decisions.selectors.seal import used_before
@@ -175,6 +176,7 @@ def why_not(verdict: Verdict, by: Account, asked: Asked | None, proof: Proof, me
         reauthenticated_s=proof.age_s(now),
         now=now,
         unproven=proof.refusal,
+        reset=recent_reset(by),
     )
     if refusal:
         return refusal

@@ -2,7 +2,7 @@ from django.utils import timezone
 
 from decisions import ledger
 from decisions.models import Account, Endpoint
-from decisions.services.manage_endpoint import check_may_manage, subject
+from decisions.services.manage_endpoint import check_may_manage, check_room, subject
 from decisions.services.refused import Refused
 from loadtests.journal import act
 
@@ -21,6 +21,7 @@ def enable_endpoint(*, endpoint: Endpoint, by: Account) -> None:
     """What happened meanwhile isn't posted afterwards."""
     check_may_manage(endpoint.service, by, "endpoint-enable")
     with act():
+        check_room(endpoint.service)
         disabled = Endpoint.objects.filter(pk=endpoint.pk).exclude(disabled_at=None)
         if not disabled.update(disabled_at=None, disabled_note="", given_up=0):
             raise Refused("it is enabled already")

@@ -4,11 +4,15 @@ import re
 from collections.abc import Collection
 from dataclasses import dataclass
 
+from django.utils import timezone
+
 from decisions import ledger
 from decisions.models import Account, BehaviourResult, Demonstration
 from decisions.rules.demonstrations import MODES, Implementation, Mode, summary_of, why_not
+from decisions.rules.identity import why_not_after_reset
 from decisions.rules.who_may import may_vouch
 from decisions.selectors.demonstrations import implementation_of
+from decisions.selectors.identity import recent_reset
 from decisions.services.move_revision import subject
 from decisions.services.people import person
 from decisions.services.reauthenticate import Credentials, reauthenticate
@@ -50,7 +54,7 @@ def vouch_demonstration(
 
     Raises Refused where the result demonstrates nothing of the kind; nothing is kept then.
     """
-    refusal = may_vouch(person(by))
+    refusal = may_vouch(person(by)) or why_not_after_reset(recent_reset(by), timezone.now())
     if refusal:
         refuse("demonstration-vouch", refusal, subject="demonstrations", actor=by.username)
     content, about = content_of(source), about_of(source)

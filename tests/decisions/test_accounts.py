@@ -21,12 +21,18 @@ from django.utils import timezone
 from decisions import ledger
 from decisions.models import Account, ApiToken, Event, FreshSignIn, Service
 from decisions.rules.identity import MOST_TRIES, TOO_MANY_TRIES, WRONG_PASSWORD, WRONG_SECOND_FACTOR
+from decisions.selectors.identity import codes_left, sessions_of
 from decisions.services.change_password import change_password
+from decisions.services.deactivate_account import deactivate_account, reactivate_account
 from decisions.services.make_account import make_account
+from decisions.services.make_feed_token import make_feed_token
 from decisions.services.reauthenticate import Credentials, reauthenticate
 from decisions.services.refused import Refused
+from decisions.services.reset_password import reset_password
+from decisions.services.reset_second_factor import reset_second_factor
 from decisions.services.second_factors import add_authenticator_app, make_recovery_codes
 from decisions.services.set_roles import set_roles
+from decisions.services.use_feed_token import use_feed_token
 from tests.conftest import PASSWORD
 from tests.support.passkey import SoftwarePasskey, a_browser
 from tests.support.tokens import Caller, secret_of
@@ -143,6 +149,29 @@ class TestSigningIn:
         browser.post("/sign-out/")
         assert browser.get("/sign-in/").status_code == 200
 
+    @pytest.mark.parametrize("change", ["password", "own password", "second factor", "deactivated", "and reactivated"])
+    def test_a_second_step_of_what_was_changed_meanwhile_lets_nobody_in(
+        self, browser: Client, owner: Account, operator: Account, clock: list[float], change: str
+    ) -> None:
+        with_app(owner, clock)
+        step, why = sign_in(browser, "owner")["Location"], "Somebody has learned it"
+        if change == "password":
+            reset_password(account=owner, reason=why, by=operator)
+        elif change == "own password":
+            change_password(person=owner, credentials=Credentials(PASSWORD, code(clock)), new=NEW)
+        elif change == "second factor":
+            reset_second_factor(account=owner, reason=why, by=operator)
+        else:
+            deactivate_account(account=owner, reason=why, by=operator)
+        answer = browser.post(step, {"code": code(clock)})
+        assert (answer["Location"], is_in(browser)) == ("/sign-in/", False)
+        if change == "and reactivated":
+            reactivate_account(account=owner, reason=why, by=operator)
+        # Not led in a circle either.
+        page = browser.get("/sign-in/")
+        assert (page.status_code, "has changed meanwhile" in page.content.decode()) == (200, True)
+        assert browser.get("/account/").status_code == 302
+
     def test_nobody_signs_up(self, browser: Client) -> None:
         for address in ("/sign-up/", "/signup/", "/accounts/signup/", "/account/signup/"):
             assert browser.get(address).status_code == 404
@@ -228,6 +257,31 @@ class TestPasskeys:
         assert refused.status_code == 422
 
     @pytest.mark.parametrize(
+        "answer",
+        [
+            "",
+            "[]",
+            "7",
+            "{}",
+            '{"id": "x"}',
+            '{"response": 7}',
+            '{"response": {"userHandle": 7}}',
+            "[" * 3000,
+            "x" * 30_000,
+        ],
+    )
+    def test_an_answer_of_another_form_signs_nobody_in(
+        self, browser: Client, owner: Account, clock: list[float], answer: str
+    ) -> None:
+        browser.get("/sign-in/passkey/", headers={"Accept": "application/json"})
+        assert browser.post("/sign-in/passkey/", {"credential": answer})["Location"] == "/sign-in/"
+        with_app(owner, clock)
+        step = sign_in(browser, "owner")["Location"]
+        said = browser.post(step, {"credential": answer}, follow=True)
+        assert (said.status_code, is_in(browser)) == (200, False)
+        assert "One step more" in said.content.decode()
+
+    @pytest.mark.parametrize(
         ("changes", "said"),
         [
             ({"password": "a guess"}, "The password is wrong"),
@@ -304,6 +358,14 @@ class TestProving:
         assert reauthenticate(owner, Credentials(PASSWORD, given)).method == "password + TOTP"
         assert reauthenticate(owner, Credentials(PASSWORD, given)).refusal == WRONG_SECOND_FACTOR
 
+    def test_without_a_password_no_recovery_code_is_used_up(self, owner: Account, clock: list[float]) -> None:
+        recovery = with_app(owner, clock)[0]
+        owner.set_password(None)
+        owner.save()
+        assert reauthenticate(owner, Credentials(code=recovery)).refusal == WRONG_SECOND_FACTOR
+        assert codes_left(owner) == 10
+        assert reauthenticate(owner, Credentials(code=code(clock))).method == "TOTP"
+
     def test_failed_tries_are_limited_and_right_ones_are_not(self, owner: Account, second_owner: Account) -> None:
         for _ in range(MOST_TRIES * 2):
             assert reauthenticate(owner, Credentials(PASSWORD)).at is not None
@@ -372,6 +434,8 @@ class TestPasswords:
         assert browser.get("/account/").status_code == 200
         assert other.get("/account/").status_code == 302
         assert Event.objects.get(kind="password-changed").details == {"by": "password"}
+        # The one that goes on has another key, and is listed by it: so it can be ended.
+        assert [one.session_key for one in sessions_of(owner)] == [browser.session.session_key]
         owner.refresh_from_db()
         assert owner.check_password(NEW)
 
@@ -379,7 +443,7 @@ class TestPasswords:
         ("changes", "said"),
         [
             ({"password": "a guess"}, "The password is wrong"),
-            ({"again": "another"}, "written in two ways"),
+            ({"again": "another"}, "two new passwords differ"),
             ({"new": "12345678", "again": "12345678"}, "too common"),
             ({"new": PASSWORD, "again": PASSWORD}, "is the old one"),
         ],
@@ -391,6 +455,13 @@ class TestPasswords:
         assert (answer.status_code, said in answer.content.decode()) == (422, True)
         owner.refresh_from_db()
         assert owner.check_password(PASSWORD)
+
+    def test_one_that_was_set_anew_meanwhile_stays(self, owner: Account) -> None:
+        before = Account.objects.get(pk=owner.pk)
+        made = reset_password(account=owner, reason="Somebody has learned it", by="opal")
+        with pytest.raises(Refused, match="set anew meanwhile"):
+            change_password(person=before, credentials=Credentials(PASSWORD), new=NEW)
+        assert Account.objects.get(pk=owner.pk).check_password(made)
 
     def test_one_that_somebody_else_made_is_changed_first(self, browser: Client, operator: Account) -> None:
         made = make_account(username="olga", roles=["owner"], by=operator)
@@ -519,8 +590,9 @@ class TestPeople:
         assert Account.objects.get(username="operator").group_names == {"operator"}
 
     def test_whoever_is_deactivated_is_out_at_once(self, operator: Account, owner: Account) -> None:
-        browser, secret = a_browser(), secret_of(owner)
+        browser, secret, feed = a_browser(), secret_of(owner), make_feed_token(person=owner).secret
         sign_in(browser, "owner")
+        assert use_feed_token(secret=feed) == owner
         assert Caller(secret)("GET", "/token").status_code == 200
         self.act(operator, "owner", "deactivate", reason="They have left the house")
         assert browser.get("/account/").status_code == 302
@@ -530,10 +602,11 @@ class TestPeople:
         assert "not active" in browser.get(sign_in(browser, "owner")["Location"]).content.decode()
         assert not is_in(browser)
         event = Event.objects.get(kind="account-deactivated")
-        assert event.details == {"reason": "They have left the house", "sessions": 1, "tokens": 1}
+        assert event.details == {"reason": "They have left the house", "sessions": 1, "tokens": 1, "feeds": 1}
         self.act(operator, "owner", "reactivate", reason="They have come back")
         assert browser.get("/account/").status_code == 302
         assert Caller(secret)("GET", "/token").status_code == 401
+        assert use_feed_token(secret=feed) is None
         assert sign_in(browser, "owner")["Location"] == "/"
 
     def test_a_lost_second_factor_is_taken_off_with_a_reason(

@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 from django.core.cache import cache
 from django.test import Client
+from django.urls import reverse
 from django.utils import timezone
 
 from decisions.api import api, auth
@@ -269,6 +270,29 @@ class TestTokens:
         assert valid("GET", "/token").status_code == 200
         elsewhere = Client(REMOTE_ADDR="192.0.2.7")
         assert Caller(client=elsewhere)("GET", "/token").status_code == 401
+
+    @pytest.mark.parametrize(
+        "sent",
+        [
+            {"REMOTE_ADDR": "192.0.2.8"},
+            {"REMOTE_ADDR": "192.0.2.8", "HTTP_X_FORWARDED_FOR": "203.0.113.9"},
+            {"REMOTE_ADDR": "192.0.2.8", "HTTP_X_FORWARDED_FOR": " , "},
+            {"REMOTE_ADDR": "192.0.2.8", "HTTP_X_FORWARDED_FOR": "unknown, nonsense"},
+            {"REMOTE_ADDR": ""},
+        ],
+    )
+    def test_whatever_proxies_leave_out_it_is_answered(self, house: House, settings: Any, sent: dict[str, Any]) -> None:
+        settings.ALLAUTH_TRUSTED_PROXY_COUNT = 2
+        client = Client(**sent)
+        assert Caller(client=client)("GET", "/token").status_code == 401
+        wrong = {"login": "engineer", "password": "wrong"}
+        assert client.post(reverse("sign-in"), wrong).status_code == 200
+
+    def test_addresses_of_ipv4_within_ipv6_are_counted_apart(self, house: House) -> None:
+        for _ in range(auth.MOST_FAILURES + 1):
+            answer = Caller(client=Client(REMOTE_ADDR="::ffff:192.0.2.10"))("GET", "/token")
+        assert answer.status_code == 429
+        assert Caller(client=Client(REMOTE_ADDR="::ffff:192.0.2.11"))("GET", "/token").status_code == 401
 
     def test_one_that_is_over_lets_nobody_in(self, house: House) -> None:
         for change in ({"expires_at": timezone.now()}, {"revoked_at": timezone.now()}):

@@ -11,12 +11,13 @@ from django.test import Client
 from django.urls import reverse
 from django.utils import timezone
 
-from decisions import ledger
+from decisions import history, ledger
 from decisions.models import Account, ChainCheck, Event
 from decisions.services import check_chain as service
 from decisions.services.check_chain import begin_whole_walk, check_chain, lately_checked
 from decisions.services.make_checkpoint import make_checkpoint
 from decisions.tasks import verify_chain
+from loadtests.canonical import digest
 from tests.conftest import without_triggers
 
 pytestmark = pytest.mark.django_db
@@ -194,3 +195,45 @@ def test_the_button_walks_it_all_with_progress(
     part = client.post(address, {"on": "1"}, headers={"HX-Request": "true"}).content.decode()
     assert ("verified to <a" in part, "progress" in part) == (True, False)
     assert Event.objects.count() == before
+
+
+@pytest.mark.parametrize("content", [b"\xff\xfe", b"[]", b"null", b"[" * 100_000, b'{"details": 5}'])
+def test_bytes_that_are_no_event_are_named_on_every_page(client: Client, auditor: Account, content: bytes) -> None:
+    append(3)
+    with without_triggers():
+        Event.objects.filter(sequence=2).update(content=content, hash=digest(content))
+    check = check_chain(seconds=9)
+    assert check.fault_event == 2
+    assert str(ledger.verify()).startswith("broken at event 2: its ")
+    client.force_login(auditor)
+    for address in (reverse("ledger"), reverse("ledger-event", args=[2])):
+        assert "The history is broken at event 2" in client.get(address).content.decode()
+    for form in ("csv", "jsonl"):
+        answer: Any = client.post(reverse("ledger-export", args=[form]))
+        assert b"subject 2" in b"".join(answer.streaming_content)
+
+
+def test_one_that_is_slower_takes_back_no_fault(short_turns: None) -> None:
+    append(10)
+    check_chain(seconds=9)
+    slower = service.the_check()
+    rename(4)
+    begin_whole_walk()
+    assert check_chain(seconds=9).fault_event == 4
+    service.follow(slower)
+    assert service.the_check().fault_event == 4
+
+
+def test_a_checkpoint_that_is_made_meanwhile_is_no_fault(short_turns: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    append(4)
+    kept, went_on = history.faults, list[bool]()
+
+    def between_two_reads(*read: Any) -> Any:
+        if not went_on:
+            went_on.append(True)
+            append(1)
+            make_checkpoint()
+        return kept(*read)
+
+    monkeypatch.setattr(history, "faults", between_two_reads)
+    assert (check_chain(seconds=9).fault, went_on) == ("", [True])

@@ -14,7 +14,8 @@ from decisions import ledger
 from decisions.at_rest import decrypted
 from decisions.models import Account, Endpoint, Event, MailSwitch, Message, Route
 from decisions.rules.notices import HAPPENINGS
-from decisions.services.add_endpoint import MOST_OF_ONE_SERVICE, add_endpoint
+from decisions.services.add_endpoint import add_endpoint
+from decisions.services.manage_endpoint import MOST_OF_ONE_SERVICE
 from decisions.services.send_again import send_test
 from decisions.services.send_messages import send_messages
 from tests.support.receiver import Receiver, Reply, is_signed, receiver
@@ -215,6 +216,12 @@ class TestEndpoints:
             client.post(of_service(route), TYPED)
         answer = client.post(of_service(route), TYPED)
         assert (answer.status_code, Endpoint.objects.count()) == (422, MOST_OF_ONE_SERVICE)
+        first = Endpoint.objects.earliest("pk")
+        acted(client, first, "disable")
+        client.post(of_service(route), TYPED)
+        assert "There are 20 already" in acted(client, first, "enable")
+        first.refresh_from_db()
+        assert first.disabled_at is not None
 
     def test_from_a_test_message_to_its_answer(
         self, client: Client, route: Route, owner: Account, there: Receiver

@@ -267,3 +267,18 @@ def test_a_broken_glass_asks_for_its_follow_up(
     follow_up = found[f"follow-up-{request.pk}@draftproof"]
     assert follow_up.decoded("DTSTART") == broken + timedelta(hours=72)
     assert str(follow_up["SUMMARY"]) == "Follow up on the broken glass on support-assistant/chat"
+
+
+def test_a_title_that_xml_can_t_hold_ends_no_feed(
+    client: Client, secret: str, revision: BriefRevision, owner: Account
+) -> None:
+    title = "a\x1bb\x0b\ufffec\r\nBEGIN:VEVENT\x85d"
+    Brief.objects.filter(pk=revision.brief_id).update(title=title)
+    revision.brief.refresh_from_db()
+    decide("brief-approve", f"brief {revision.brief_id} revision 1")
+    feed = ElementTree.fromstring(client.get(addresses(secret)[0]).content)  # noqa: S314 - written by this house
+    plain = "a\ufffdb \ufffdc BEGIN:VEVENT d, revision 1"
+    assert feed.findtext(f"{ATOM}entry/{ATOM}title") == f"Approved: {plain} on support-assistant/chat"
+    released(asked(revision), owner)
+    for one in entries(client, secret).values():
+        assert str(one["DESCRIPTION"]).startswith(plain)

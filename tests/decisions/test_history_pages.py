@@ -299,6 +299,14 @@ def test_a_page_asks_few_queries_however_long_the_history_is(
         page_of(client, actor="person 3", before=150)
 
 
+@pytest.mark.parametrize("page", ["ledger", "ledger-event", "ledger-verify", "ledger-feeds"])
+def test_the_navigation_says_that_this_is_the_history(client: Client, auditor: Account, page: str) -> None:
+    add()
+    client.force_login(auditor)
+    shown = client.get(reverse(page, args=[1] if page == "ledger-event" else [])).content.decode()
+    assert re.findall(r'aria-current="page">(\w+)', shown) == ["History"]
+
+
 # One event
 
 

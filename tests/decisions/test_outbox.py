@@ -124,6 +124,12 @@ def test_whoever_switched_it_off_or_has_no_address_or_is_not_active_gets_no_mail
     assert mailed() == {"engineer", "superuser"}
 
 
+def test_whoever_has_no_role_any_more_gets_no_mail(case: Reviewed) -> None:
+    case.people["engineer"].groups.clear()
+    write_comment(revision=case.revision, by=case.people["auditor"], text="Look at the peak")
+    assert mailed() == {"owner", "second_owner", "third_owner", "superuser"}
+
+
 def test_where_no_mail_server_is_named_endpoints_alone_are_told(case: Reviewed, settings: Any) -> None:
     settings.EMAIL_URL = ""
     told = endpoint(case)

@@ -104,7 +104,7 @@ def test_no_page_asks_for_more_queries_than_its_budget(
 ) -> None:
     client = as_("owner")
     for page in pages_of(house):
-        with django_assert_max_num_queries(33, info=page):
+        with django_assert_max_num_queries(34, info=page):
             client.get(page)
 
 

@@ -74,7 +74,18 @@ def test_no_host_is_allowed_at_first() -> None:
     )
 
 
-@pytest.mark.parametrize("found", ["93.184.216.34", "2606:2800:220:1::1", "10.2.3.4", PRIVATE, "127.0.0.1"])
+@pytest.mark.parametrize(
+    "found",
+    [
+        "93.184.216.34",
+        "2606:2800:220:1::1",
+        "64:ff9b::93.184.216.34",
+        "::ffff:10.2.3.4",
+        "10.2.3.4",
+        PRIVATE,
+        "127.0.0.1",
+    ],
+)
 def test_what_a_name_may_lead_to(found: str) -> None:
     assert reach_problem(found, HOSTS, plain_loopback=False) is None
 
@@ -93,6 +104,14 @@ def test_what_a_name_may_lead_to(found: str) -> None:
         "::ffff:10.3.0.1",
         "fe80::1%eth0",
         "fd00::1",
+        "64:ff9b::10.3.0.1",
+        "64:ff9b:1::a03:1",
+        "2002:a03:1::1",
+        "2001:0:a03:1::1",
+        "::10.3.0.1",
+        "::ffff:0:10.3.0.1",
+        "fec0::1",
+        "5f00::1",
     ],
 )
 def test_what_a_name_may_not_lead_to(found: str) -> None:

@@ -40,6 +40,9 @@ def test_a_day_is_a_whole_one_of_utc() -> None:
     [
         (Filter(since="yesterday"), "since", "yesterday is no day: write it as 2026-11-30"),
         (Filter(until="9999-12-31"), "until", "is no day"),
+        (Filter(until="20261130"), "until", "20261130 is no day"),
+        (Filter(since="2026-W48-1"), "since", "2026-W48-1 is no day"),
+        (Filter(subject="x" * 60_000), "subject", "200 characters at most"),
         (Filter(until="0001-01-01"), "until", "is no day"),
         (Filter(since="2026-11-30", until="2026-11-29"), "until", "2026-11-29 is before 2026-11-30"),
         (Filter(state="aproved"), "state", "there is no state aproved"),
@@ -204,3 +207,12 @@ def test_only_owners_of_then_are_named() -> None:
     assert "superuser" in superuser.refusal
     (gone,) = answered(asked(1), person=now("owner", active=False)).signers
     assert "not active" in gone.refusal
+
+
+def test_whoever_has_signed_already_is_said() -> None:
+    in_part = fact(3, "brief-approve-in-part", "ada", state="in-review")
+    (signer,) = answered(asked(2, quorum=2), in_part).signers
+    assert (signer.refusal, signer.signed) == (None, (3,))
+    fallen = fact(4, "signatures-fell-away", "draftproof")
+    for later in (fallen, asked(5, "signatures-asked-again", quorum=2)):
+        assert answered(asked(2, quorum=2), in_part, later).signers[0].signed == ()

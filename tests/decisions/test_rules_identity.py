@@ -13,14 +13,17 @@ from decisions.rules.identity import (
     NOTHING_TO_PROVE_WITH,
     PASSKEY,
     RECOVERY_CODE,
+    RESETS,
     SIGN_IN_ANEW,
     TOTP,
     WRONG_PASSWORD,
     WRONG_SECOND_FACTOR,
     Given,
     Means,
-    is_fresh,
+    Reset,
     method,
+    why_not_after_reset,
+    why_not_fresh,
     why_not_linked,
     why_not_proven,
 )
@@ -102,9 +105,35 @@ def test_whom_a_single_sign_on_is_linked_to(email: str, verified: bool, accounts
     assert (why_not_linked(email=email, verified=verified, accounts=accounts) is None) is linked
 
 
-def test_a_sign_in_from_before_it_was_asked_for_is_not_fresh() -> None:
-    assert is_fresh(NOW - timedelta(seconds=60), NOW)
-    assert not is_fresh(NOW - timedelta(seconds=61), NOW)
+def test_an_account_that_is_linked_is_nobody_elses() -> None:
+    refusal = why_not_linked(email="a@b.example", verified=True, accounts=1, linked=True)
+    assert refusal is not None
+    assert "belongs to another sign-in there" in refusal
+
+
+@pytest.mark.parametrize(
+    ("auth_time_s", "fresh"),
+    [(-61, False), (-60, True), (0, True), (10, True), (70, True), (71, False), (86_400, False)],
+)
+def test_a_sign_in_from_before_it_was_asked_for_or_from_the_future_is_not_fresh(auth_time_s: int, fresh: bool) -> None:
+    """Asked for at NOW, come back ten seconds later; clocks may differ by a minute."""
+    refusal = why_not_fresh(NOW + timedelta(seconds=auth_time_s), NOW, NOW + timedelta(seconds=10))
+    assert (refusal is None) is fresh
+
+
+@pytest.mark.parametrize("kind", RESETS)
+@pytest.mark.parametrize(("hours", "settled"), [(0, False), (23.9, False), (24, True), (100, True)])
+def test_nobody_signs_for_a_day_after_somebody_else_changed_their_keys(kind: str, hours: float, settled: bool) -> None:
+    refusal = why_not_after_reset(Reset(kind, "opal", NOW), NOW + timedelta(hours=hours))
+    assert (refusal is None) is settled
+    assert why_not_after_reset(None, NOW) is None
+
+
+def test_who_may_not_sign_after_a_reset_hears_who_did_it_and_until_when() -> None:
+    assert why_not_after_reset(Reset("password-reset", "opal", NOW), NOW) == (
+        "opal set your password anew at 2026-12-01 12:00 UTC: nobody can sign as you before 2026-12-02 12:00 UTC. "
+        "If you didn’t ask for it, tell an auditor"
+    )
 
 
 @pytest.mark.parametrize("role", ROLES)

@@ -101,6 +101,12 @@ DETAILS: dict[str, Any] = {
             "A checkpoint of the history could not be mailed.",
         ),
         (
+            "password-reset",
+            False,
+            {"operator", "auditor"},
+            "owner set somebody else’s password anew: they can’t sign for a day.",
+        ),
+        (
             "endpoint-given-up",
             False,
             {"second_owner", "operator"},

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 
 import pytest
 
-from decisions.rules.identity import PASSKEY, RECOVERY_CODE, TOTP, Given, Means, why_not_proven
+from decisions.rules.identity import PASSKEY, RECOVERY_CODE, RESETS, TOTP, Given, Means, Reset, why_not_proven
 from decisions.rules.policy import DEFAULT, Policy
 from decisions.rules.signing import (
     REAUTHENTICATION_S,
@@ -128,6 +128,20 @@ def test_an_account_that_is_not_active_signs_nothing() -> None:
     gone = Person("who", frozenset({"owner"}), is_active=False)
     found = why_not_sign(gone, RELATIONS["owner"], ASKED, meaning="approve", reauthenticated_s=0.0, now=NOW)
     assert found == "This account is not active."
+
+
+@pytest.mark.parametrize("kind", RESETS)
+@pytest.mark.parametrize("meaning", ["approve", "reject", "request-changes", "break-glass"])
+@pytest.mark.parametrize(("hours", "settled"), [(0, False), (23, False), (24, True)])
+def test_nobody_signs_anything_for_a_day_after_somebody_elses_reset(
+    kind: str, meaning: str, hours: int, settled: bool
+) -> None:
+    who = Person("who", frozenset({"owner"}))
+    asked = replace(ASKED, policy=replace(DEFAULT, quorum=2))
+    reset = Reset(kind, "opal", NOW - timedelta(hours=hours))
+    found = why_not_sign(who, RELATIONS["owner"], asked, meaning=meaning, reauthenticated_s=0.0, now=NOW, reset=reset)
+    assert (found is None) is settled
+    assert settled or "opal" in str(found)
 
 
 @pytest.mark.parametrize("hand", ["author", "editor", "run-starter"])

@@ -333,6 +333,20 @@ class TestMail:
         send_messages()
         assert (lately(told).state, mail.outbox) == ("given-up", [])
 
+    def test_one_address_that_is_refused_keeps_no_other_waiting(
+        self, told: Message, settings: Any, account: Callable[..., Account]
+    ) -> None:
+        other = account("other", "operator", email="other@house.example")
+        with journal.act():
+            journal.record("checkpoint-failed", subject="history", actor="draftproof", what="signed")
+        settings.EMAIL_BACKEND = "django.core.mail.backends.smtp.EmailBackend"
+        with mailbox() as box:
+            settings.EMAIL_HOST, settings.EMAIL_PORT = "127.0.0.1", box.port
+            box.refused = {"operator@house.example"}
+            send_messages()
+            assert box.recipients == ["other@house.example"]
+        assert (lately(told).state, Message.objects.get(person=other).state) == ("waiting", "sent")
+
     def test_a_mail_server_that_is_away_is_asked_again(
         self, told: Message, settings: Any, later: Callable[[timedelta], None]
     ) -> None:

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import json
 import time
+from base64 import urlsafe_b64encode
 from collections.abc import Callable, Iterator
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import jwt
 import pytest
 from allauth.mfa.models import Authenticator
 from allauth.mfa.totp.internal import auth as totp
@@ -16,21 +19,27 @@ from allauth.socialaccount.models import SocialAccount
 from cryptography.hazmat.primitives.asymmetric import rsa
 from django.core.cache import cache
 from django.core.exceptions import ImproperlyConfigured
+from django.core.management import CommandError, call_command
 from django.test import Client
 from django.urls import reverse
+from django.utils import timezone
 
 from config import settings as house
 from decisions import ledger
 from decisions.models import Account, Event, FreshSignIn, Release, Signature
 from decisions.rules.identity import NO_PROOF, NO_SECOND_FACTOR_GIVEN, SIGN_IN_ANEW, WRONG_SECOND_FACTOR
+from decisions.selectors.identity import recent_reset
 from decisions.services.make_account import make_account
 from decisions.services.reauthenticate import Credentials, reauthenticate
 from decisions.services.refused import Refused
+from decisions.services.reset_password import reset_password
+from decisions.services.reset_second_factor import reset_second_factor
 from decisions.services.revoke_release import revoke_release
+from decisions.services.set_email import set_email
 from decisions.services.sign_decision import sign_decision
 from tests.conftest import PASSWORD
 from tests.support.passkey import SoftwarePasskey, a_browser
-from tests.support.provider import CLIENT, Provider, running_provider
+from tests.support.provider import CLIENT, KEY, Provider, running_provider
 from tests.support.reviewed import Reviewed, build_reviewed
 
 pytestmark = pytest.mark.django_db
@@ -76,6 +85,10 @@ def come_by(browser: Client, provider: Provider, address: str = "/sign-in/sso/be
     assert sent.status_code == 302, sent.content.decode()
     assert sent["Location"].startswith(provider.issuer), sent["Location"]
     return browser.get(provider.visit(sent["Location"]))
+
+
+def tab(case: Reviewed) -> str:
+    return reverse("brief-sign-off", args=[case.revision.brief_id, case.revision.number])
 
 
 def is_in(browser: Client) -> bool:
@@ -130,6 +143,8 @@ class TestSigningIn:
             {"iss": "https://elsewhere.example"},
             {"aud": "another client"},
             {"exp": 1_700_000_000},
+            {"exp": "soon"},
+            {"nbf": 4_000_000_000},
         ],
     )
     def test_a_token_that_is_not_for_this_site_lets_nobody_in(
@@ -146,6 +161,72 @@ class TestSigningIn:
         monkeypatch.setattr(provider, "key", rsa.generate_private_key(public_exponent=65537, key_size=2048))
         assert come_by(browser, provider)["Location"] == "/sign-in/"
         assert not is_in(browser)
+
+    def test_a_token_without_an_end_or_of_another_form_lets_nobody_in(
+        self, browser: Client, provider: Provider, olga: Account, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        usual = {"iss": provider.issuer, "aud": CLIENT, "sub": "4711"} | provider.claims
+        header, body = ({"alg": "none", "kid": "one"}, usual | {"exp": int(time.time()) + 300})
+        unsigned = ".".join([*(urlsafe_b64encode(json.dumps(one).encode()).decode() for one in (header, body)), ""])
+        by_no_key = jwt.encode(body, "a secret that is long enough for it", algorithm="HS256", headers={"kid": "one"})
+        endless = jwt.encode(usual, KEY, algorithm="RS256", headers={"kid": "one"})
+        for token in (unsigned, by_no_key, endless, "", "a.b.c", "é.é.é", 7, None):
+            answer = {"access_token": "one", "token_type": "Bearer", "id_token": token}
+            monkeypatch.setattr(provider, "token", lambda answer=answer: answer)
+            assert (come_by(browser, provider)["Location"], is_in(browser)) == ("/sign-in/", False), token
+
+    @pytest.mark.parametrize(
+        "claims",
+        [{"sub": None}, {"sub": ""}, {"sub": "x" * 400}, {"email": 7}, {"email": [MAIL]}, {"email": "x" * 400}],
+    )
+    def test_claims_of_another_form_let_nobody_in(
+        self, browser: Client, provider: Provider, olga: Account, claims: dict[str, Any]
+    ) -> None:
+        provider.claims |= claims
+        assert (come_by(browser, provider)["Location"], is_in(browser)) == ("/sign-in/", False)
+
+    @pytest.mark.parametrize("keys", [[], {}, {"keys": 7}, {"keys": [{}]}, {"keys": [{"kid": "one", "alg": "none"}]}])
+    def test_a_provider_without_keys_lets_nobody_in(
+        self, browser: Client, provider: Provider, olga: Account, monkeypatch: pytest.MonkeyPatch, keys: Any
+    ) -> None:
+        monkeypatch.setattr(provider, "jwks", lambda: keys)
+        assert (come_by(browser, provider)["Location"], is_in(browser)) == ("/sign-in/", False)
+
+    @pytest.mark.parametrize("configuration", [[], {}, "none", {"issuer": 7}])
+    def test_a_provider_without_a_configuration_is_said(
+        self, browser: Client, provider: Provider, monkeypatch: pytest.MonkeyPatch, configuration: Any
+    ) -> None:
+        monkeypatch.setattr(provider, "configuration", lambda: configuration)
+        answer = browser.get("/sign-in/sso/begin/")
+        assert (answer["Location"], "can’t be asked now" in told(browser, answer)) == ("/sign-in/", True)
+
+    def test_an_address_that_was_given_to_somebody_else_there_opens_nothing(
+        self, browser: Client, provider: Provider, olga: Account
+    ) -> None:
+        """The one who had it before them is linked."""
+        come_by(browser, provider)
+        provider.claims |= {"sub": "a newcomer"}
+        other = a_browser()
+        answer = come_by(other, provider)
+        assert (answer["Location"], is_in(other)) == ("/sign-in/", False)
+        assert "belongs to another sign-in there" in told(other, answer)
+        # Where both are the same person, whoever runs the machine cuts the link, and that stands in the history.
+        call_command("reset_account", "olga", single_sign_on=True, reason="The provider was set up anew")
+        assert browser.get("/account/").status_code == 302
+        come_by(other, provider)
+        assert other.session["_auth_user_id"] == str(olga.pk)
+        event = Event.objects.get(kind="single-sign-on-reset")
+        assert event.details == {"reason": "The provider was set up anew", "sessions": 1}
+        with pytest.raises(CommandError, match="say why"):
+            call_command("reset_account", "olga", single_sign_on=True, reason="short")
+
+    def test_what_came_back_once_lets_nobody_in_again(self, browser: Client, provider: Provider, olga: Account) -> None:
+        back = provider.visit(browser.get("/sign-in/sso/begin/")["Location"])
+        browser.get(back)
+        assert is_in(browser)
+        browser.post("/sign-out/")
+        for one in (browser, a_browser()):
+            assert (one.get(back)["Location"], is_in(one)) == ("/sign-in/", False)
 
     def test_a_state_that_is_not_ours_lets_nobody_in(self, browser: Client, provider: Provider, olga: Account) -> None:
         answer = browser.get("/sign-in/sso/back/", {"code": "a code", "state": "made up"})
@@ -220,6 +301,11 @@ class TestSigningInAnew:
         ("auth_time", "said"),
         [
             (lambda: int(time.time()) - 120, "without asking who you are"),
+            (lambda: int(time.time()) + 86_400, "yet to come"),
+            (lambda: 10**12, "doesn’t say when"),
+            (lambda: 10**20, "doesn’t say when"),
+            (lambda: -(10**20), "doesn’t say when"),
+            (lambda: 1.5, "doesn’t say when"),
             (lambda: None, "doesn’t say when"),
             (lambda: True, "doesn’t say when"),
             (lambda: "now", "doesn’t say when"),
@@ -378,6 +464,43 @@ class TestSigning:
         answer = passkey.answer(browser.get(reverse("passkey-challenge")).json())
         assert self.form(case, browser, passkey=answer).status_code == 302
         assert Signature.objects.get().authentication == "passkey"
+
+    @pytest.mark.parametrize("kind", ["password", "second factor", "address"])
+    def test_nobody_signs_for_a_day_after_somebody_elses_reset(
+        self, case: Reviewed, browser: Client, monkeypatch: pytest.MonkeyPatch, kind: str
+    ) -> None:
+        """Or whoever can set a password could sign as anybody."""
+        owner, reason = Account.objects.get(pk=case.people["owner"].pk), "They asked me on the telephone"
+        password = PASSWORD
+        if kind == "password":
+            password = reset_password(account=owner, reason=reason, by="opal (reset_account)")
+        elif kind == "second factor":
+            totp.TOTP.activate(owner, SECRET)
+            reset_second_factor(account=owner, reason=reason, by="opal (reset_account)")
+        else:
+            # It says who comes in where there is no password.
+            set_email(account=owner, email=MAIL, by=case.people["operator"])
+            assert recent_reset(owner) is None
+            owner.set_password(None)
+            owner.save()
+        said = self.refused(case, owner, password=password)
+        assert "nobody can sign as you before" in said
+        browser.force_login(owner)
+        Account.objects.filter(pk=owner.pk).update(must_change_password=False)
+        for address in (reverse("account"), tab(case)):
+            assert "nobody can sign as you before" in browser.get(address).content.decode(), address
+        later = timezone.now() + timedelta(hours=24)
+        monkeypatch.setattr(timezone, "now", lambda: later)
+        assert recent_reset(owner) is None
+
+    def test_a_route_falls_back_after_a_reset_too(self, case: Reviewed) -> None:
+        """Falling back is always safe."""
+        owner = Account.objects.get(pk=case.people["owner"].pk)
+        self.sign(case, owner, password=PASSWORD)
+        password = reset_password(account=owner, reason="They have forgotten it", by="opal (reset_account)")
+        release = Release.objects.get()
+        revoke_release(release=release, by=owner, credentials=Credentials(password), reason="An incident was reported")
+        assert release.revoked_by == "owner"
 
     def test_a_password_alone_signs_no_more_once_there_is_a_factor(
         self, case: Reviewed, monkeypatch: pytest.MonkeyPatch

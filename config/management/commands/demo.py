@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from argparse import ArgumentParser
 from pathlib import Path
@@ -48,6 +49,8 @@ class Command(BaseCommand):
         self.headless, self.search = options["headless"], options["search"]
         port = processes.free_port(options["port"])
         self.address = f"http://127.0.0.1:{port}"
+        # For the processes that it starts: their messages lead to where the pages are.
+        os.environ.setdefault("DRAFTPROOF_SITE_URL", self.address)
         commands = processes.commands(port, demo.POOL)
         logs = Path(settings.VAR) / "logs"
         try:
