@@ -10,6 +10,7 @@ from django.http import HttpRequest
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
 from django.urls import reverse
+from django_htmx.http import HttpResponseClientRefresh
 
 SEEN = "seen"
 # Seconds. Noted at each page, a page would be a write.
@@ -29,7 +30,8 @@ class Seen:
         note(request)
         open_to_all = (reverse("password"), reverse("sign-out"), reverse("passkey-challenge"))
         if request.user.must_change_password and request.path not in open_to_all:
-            return redirect("password")
+            # A part of a page that refreshes itself would show the form within it.
+            return HttpResponseClientRefresh() if request.headers.get("HX-Request") else redirect("password")
         return self.get_response(request)
 
 

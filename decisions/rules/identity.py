@@ -139,7 +139,7 @@ def why_not_after_reset(reset: Reset | None, now: datetime) -> str | None:
     if reset is None or reset.settles_at <= now:
         return None
     return (
-        f"{reset.by} {RESETS[reset.kind]} at {at(reset.at)}: nobody can sign as you before {at(reset.settles_at)}. If "
+        f"nobody can sign as you before {at(reset.settles_at)}: {reset.by} {RESETS[reset.kind]} at {at(reset.at)}. If "
         "you didn’t ask for it, tell an auditor"
     )
 

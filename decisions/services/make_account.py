@@ -71,6 +71,8 @@ def check_words(username: str, name: str, email: str, roles: Collection[str], si
         raise Refused(error.messages[0].rstrip(".")) from None
     if len(username) > LONGEST_USERNAME or len(name) > LONGEST_USERNAME or len(email) > LONGEST_USERNAME:
         raise Refused(f"names and addresses have at most {LONGEST_USERNAME} characters")
+    if not username.strip("."):
+        raise Refused("a username of dots alone is no address of a page: browsers leave them out")
     if not name.isprintable():
         raise Refused("a name stands on one line")
     if unknown := sorted(set(roles) - set(ROLES)):

@@ -468,6 +468,7 @@ class TestPasswords:
         sign_in(browser, "olga", made.password)
         for address in ("/", "/account/", "/account/tokens/", "/briefs/"):
             assert browser.get(address)["Location"] == reverse("password")
+        assert browser.get("/running/", headers={"HX-Request": "true"})["HX-Refresh"] == "true"
         assert browser.get(reverse("password")).status_code == 200
         browser.post(reverse("password"), {"password": made.password, "new": NEW, "again": NEW})
         assert browser.get("/").status_code == 200
@@ -533,6 +534,7 @@ class TestPeople:
         [
             ({"username": "Owner"}, "a username is never used again"),
             ({"username": "a b"}, "valid username"),
+            ({"username": ".."}, "dots alone"),
             ({"email": "OWNER@house.example"}, "another account has the e-mail address"),
             ({"email": "nowhere"}, "valid email"),
             ({"roles": ["king"]}, "no role king"),

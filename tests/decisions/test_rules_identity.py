@@ -131,7 +131,7 @@ def test_nobody_signs_for_a_day_after_somebody_else_changed_their_keys(kind: str
 
 def test_who_may_not_sign_after_a_reset_hears_who_did_it_and_until_when() -> None:
     assert why_not_after_reset(Reset("password-reset", "opal", NOW), NOW) == (
-        "opal set your password anew at 2026-12-01 12:00 UTC: nobody can sign as you before 2026-12-02 12:00 UTC. "
+        "nobody can sign as you before 2026-12-02 12:00 UTC: opal set your password anew at 2026-12-01 12:00 UTC. "
         "If you didn’t ask for it, tell an auditor"
     )
 

@@ -488,7 +488,7 @@ class TestSigning:
         browser.force_login(owner)
         Account.objects.filter(pk=owner.pk).update(must_change_password=False)
         for address in (reverse("account"), tab(case)):
-            assert "nobody can sign as you before" in browser.get(address).content.decode(), address
+            assert "obody can sign as you before" in browser.get(address).content.decode(), address
         later = timezone.now() + timedelta(hours=24)
         monkeypatch.setattr(timezone, "now", lambda: later)
         assert recent_reset(owner) is None
