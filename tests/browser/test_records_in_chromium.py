@@ -14,6 +14,7 @@ from django.core.cache import cache
 from decisions.models import Account, Demonstration, Route, Service, ServiceCases
 from decisions.services.withdraw_demonstration import withdraw_demonstration
 from tests.browser.test_pages_in_chromium import CHROMIUM, OVERFLOWING, Scheme, Watched, chromium
+from tests.conftest import PASSWORD
 from tests.decisions.test_demonstrations import GREEDY, SAMPLED, result
 from tests.decisions.test_service_cases import FIRST, SECOND
 from tests.support.suite_results import OWN_CASES, Judged, judged_suite, suite_brief
@@ -98,10 +99,12 @@ async def test_a_demonstration_is_vouched_for_and_withdrawn(
         await watched.sign_in("owner")
         await looked_at(watched, screenshots, "demonstrations-empty", "/demonstrations/", width, scheme)
         await tab.click("text=Vouch for one")
+        await tab.fill("#vouch-password", PASSWORD)
         await tab.click("text=I vouch for it")
         await tab.wait_for_selector("text=You vouch for it")
         await watched.open("/demonstrations/new/")
         await tab.check("input[value=file]")
+        await tab.fill("#vouch-password", PASSWORD)
         await tab.click("text=I vouch for it")
         await tab.wait_for_selector("text=Choose the result.json")
         assert await tab.evaluate("document.activeElement.id") == "refused"
@@ -113,6 +116,7 @@ async def test_a_demonstration_is_vouched_for_and_withdrawn(
         await tab.select_option("#method", "ngram")
         await tab.check("input[value=sampled]")
         await tab.fill("#note", "Two cores, sixteen requests at once; I read the tail of the log.")
+        await tab.fill("#vouch-password", PASSWORD)
         await tab.click("text=I vouch for it")
         await tab.wait_for_selector("text=Of a file that owner brought")
         await looked_at(watched, screenshots, "demonstration", None, width, scheme)
