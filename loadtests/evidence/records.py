@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-# The default one gives memory back to the system after every file, and takes it again: a quarter of a verdict's time.
+# The default one gives memory back to the system after every file and takes it again, and holds a tenth more.
 pa.set_memory_pool(pa.system_memory_pool())
 
 VERSION = "draftproof.records/2"
