@@ -13,7 +13,6 @@ from allauth.mfa.webauthn.internal import auth as passkeys
 from allauth.mfa.webauthn.views import LoginWebAuthnView
 from django.conf import settings
 from django.contrib import messages
-from django.core.exceptions import ValidationError
 from django.http import HttpRequest, HttpResponse
 from django.http.response import HttpResponseBase
 from django.shortcuts import redirect
@@ -25,6 +24,7 @@ from decisions.models import Account
 from decisions.pages.adapters import BEGUN_BY, WRONG_SECOND_FACTOR
 from decisions.pages.credentials import answer_in
 from decisions.selectors.identity import means_of
+from decisions.services.reauthenticate import MALFORMED
 from decisions.services.record_refused_sign_in import record_refused_sign_in
 
 
@@ -96,7 +96,7 @@ def is_readable(request: HttpRequest) -> bool:
     try:
         if answer is not None:
             passkeys.parse_authentication_response(answer)
-    except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
+    except MALFORMED:
         return False
     return True
 

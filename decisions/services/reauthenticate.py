@@ -31,6 +31,8 @@ from decisions.rules.signing import REAUTHENTICATION_S
 from decisions.selectors.identity import means_of
 
 CODES = {Authenticator.Type.TOTP: TOTP, Authenticator.Type.RECOVERY_CODES: RECOVERY_CODE}
+# What allauth raises of a passkey's answer that isn't one.
+MALFORMED = (ValidationError, ValueError, TypeError, KeyError, AttributeError)
 LIMIT = {"reauthenticate": f"{MOST_TRIES}/{TRIES_WITHIN_S}s/key"}
 
 
@@ -97,7 +99,7 @@ def passkey_answered(person: Account, answer: Mapping[str, Any]) -> bool:
     try:
         passkeys.parse_authentication_response(answer)
         one = passkeys.complete_authentication(person, answer)
-    except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
+    except MALFORMED:
         return False
     # Two requests may carry the same answer at once: the session forgets its challenge only when one has ended.
     if not cache.add(f"passkey-answered:{challenge}", True, timeout=TRIES_WITHIN_S):

@@ -66,30 +66,18 @@ def announce_end(release: Release) -> None:
     now = timezone.now()
     with act():
         if Release.objects.in_force(now).filter(pk=release.pk, end_announced_at=None).update(end_announced_at=now):
-            ledger.append(
-                "release-expires-soon",
-                subject=f"route {release.route.slug}",
-                actor=ACTOR,
-                details={
-                    "release": release.pk,
-                    "expires": release.expires_at.isoformat(),
-                    "glass_broken": release.signature.meaning == BREAK_GLASS,
-                },
-            )
+            record("release-expires-soon", release, expires=release.expires_at.isoformat())
 
 
 def record_end(release: Release) -> None:
     now = timezone.now()
     with act():
         if Release.objects.expired(now).filter(pk=release.pk, expiry_recorded_at=None).update(expiry_recorded_at=now):
-            ledger.append(
-                "release-expired",
-                subject=f"route {release.route.slug}",
-                actor=ACTOR,
-                details={
-                    "release": release.pk,
-                    "expired": release.expires_at.isoformat(),
-                    "fallback": release.fallback.digest,
-                    "glass_broken": release.signature.meaning == BREAK_GLASS,
-                },
-            )
+            ended, fallback = release.expires_at.isoformat(), release.fallback.digest
+            record("release-expired", release, expired=ended, fallback=fallback)
+
+
+def record(kind: str, release: Release, **details: str) -> None:
+    glass_broken = release.signature.meaning == BREAK_GLASS
+    found = {"release": release.pk, "glass_broken": glass_broken, **details}
+    ledger.append(kind, subject=f"route {release.route.slug}", actor=ACTOR, details=found)

@@ -9,11 +9,10 @@ from allauth.mfa.models import Authenticator
 from allauth.mfa.recovery_codes.internal.auth import RecoveryCodes
 from allauth.mfa.totp.internal.auth import TOTP, validate_totp_code
 from allauth.mfa.webauthn.internal import auth as passkeys
-from django.core.exceptions import ValidationError
 
 from decisions import ledger
 from decisions.models import Account
-from decisions.services.reauthenticate import Credentials, reauthenticate
+from decisions.services.reauthenticate import MALFORMED, Credentials, reauthenticate
 from decisions.services.refuse import refuse
 from decisions.services.refused import Refused
 from loadtests.journal import act
@@ -57,7 +56,7 @@ def add_passkey(
 def check_made(challenge: Mapping[str, Any], answer: Mapping[str, Any]) -> None:
     try:
         made = passkeys.get_server().register_complete(challenge, dict(answer))
-    except (ValidationError, ValueError, TypeError, KeyError, AttributeError):
+    except MALFORMED:
         raise Refused("the browser’s answer doesn’t make a passkey for this site: try again") from None
     if not made.is_user_verified():
         raise Refused("this passkey doesn’t ask who you are: set a PIN for it, or use another one")
